@@ -1,0 +1,1 @@
+//! The method: from plan and records to figures. Pure: no clock, no async, no network.

@@ -1,0 +1,2 @@
+//! blackstart: measures how LLM serving survives.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The campaign file: TOML with spans, checked, turned into a plan.

@@ -1,0 +1,1 @@
+//! The load path: pacer, connections, SSE decoder, outcomes, client self-observation.

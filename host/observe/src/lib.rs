@@ -1,0 +1,1 @@
+//! Watching a run from outside: probes, metrics, canary endpoint, host telemetry.

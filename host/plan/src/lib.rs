@@ -1,0 +1,1 @@
+//! What a campaign will do, before it does it: phases, arrivals, victims, grants, gates. Pure.

@@ -1,0 +1,1 @@
+//! The plugin host: artifacts, grants, limits, and one adapter per world.

@@ -1,0 +1,1 @@
+//! Reports for people and machines from finished analyses. Computes nothing.

@@ -1,0 +1,1 @@
+//! Shared helpers for tests: free ports, temporary servers, fixtures.

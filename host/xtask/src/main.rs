@@ -1,0 +1,2 @@
+//! Build tasks: plugins, demo, test.
+fn main() {}
