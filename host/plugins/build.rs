@@ -1,0 +1,2 @@
+//! Embeds the bundled plugins.
+fn main() {}
