@@ -1,0 +1,1 @@
+//! Switches a failure mode of the mock server on and off.

@@ -1,0 +1,1 @@
+//! G6: the service was healthy before the fault.

@@ -1,0 +1,1 @@
+//! G2: the client kept its schedule.

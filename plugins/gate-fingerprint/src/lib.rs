@@ -1,0 +1,1 @@
+//! G5: all replicas ran on equal accelerators.

@@ -1,0 +1,1 @@
+//! G7: no replica was saturated before the fault.

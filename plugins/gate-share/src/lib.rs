@@ -1,0 +1,1 @@
+//! G1: each replica got its share of the load.

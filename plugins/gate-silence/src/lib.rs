@@ -1,0 +1,1 @@
+//! G3: the black-holed victim fell silent, it did not refuse.

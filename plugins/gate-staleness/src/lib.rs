@@ -1,0 +1,1 @@
+//! G4: the dead endpoint stayed routable and took traffic.
