@@ -1,1 +1,17 @@
 //! The campaign file: TOML with spans, checked, turned into a plan.
+//!
+//! The doc comments of [`Config`] and its parts are the reference of the file. Every mistake is
+//! reported with file, line, column and a way to mend it; nothing is started before the whole file
+//! has been accepted.
+
+mod build;
+mod duration;
+mod error;
+mod model;
+mod source;
+
+pub use build::{BuildContext, FaultFacts, build_plan};
+pub use duration::{Duration, DurationError};
+pub use error::ConfigError;
+pub use model::*;
+pub use source::{CampaignFile, MAX_CONFIG_BYTES, Source};

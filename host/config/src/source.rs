@@ -1,0 +1,223 @@
+//! The text of a campaign file, and where each key of it stands.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use toml::de::{DeArray, DeTable, DeValue};
+
+use crate::error::Place;
+use crate::{Config, ConfigError};
+
+/// Largest campaign file that is read.
+pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// A campaign file's text, kept so that an error found late can still point into it.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// File as it was named on the command line.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Folder that relative paths in the file start from.
+    pub base_dir: PathBuf,
+}
+
+/// A campaign file that parsed.
+#[derive(Debug, Clone)]
+pub struct CampaignFile {
+    /// Where it came from.
+    pub source: Source,
+    /// What it says.
+    pub config: Config,
+}
+
+impl CampaignFile {
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] with the place of the first mistake.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |message: String, help: &str| ConfigError {
+            message,
+            file: path.display().to_string(),
+            place: None,
+            help: Some(help.to_owned()),
+        };
+        let size = std::fs::metadata(path)
+            .map_err(|e| {
+                unreadable(
+                    format!("cannot be read: {e}"),
+                    "check the path; `blackstart demo --print-config` shows a campaign file to start from",
+                )
+            })?
+            .len();
+        if size > MAX_CONFIG_BYTES {
+            return Err(unreadable(
+                format!("is {size} bytes long, more than the {MAX_CONFIG_BYTES} accepted"),
+                "a campaign file is a few kilobytes of TOML; is this the right file?",
+            ));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| unreadable(format!("cannot be read: {e}"), "save it as UTF-8 text"))?;
+        let base_dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        Self::parse(Source {
+            name: path.display().to_string(),
+            text,
+            base_dir,
+        })
+    }
+
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// A [`ConfigError`] with the place of the first mistake.
+    pub fn parse(source: Source) -> Result<Self, ConfigError> {
+        match toml::from_str::<Config>(&source.text) {
+            Ok(config) => Ok(Self { source, config }),
+            Err(error) => {
+                let message = error.message().to_owned();
+                let help = suggestion(&message);
+                Err(ConfigError {
+                    place: Some(Place {
+                        span: error.span().unwrap_or(0..0),
+                        text: source.text,
+                    }),
+                    message,
+                    file: source.name,
+                    help,
+                })
+            }
+        }
+    }
+}
+
+impl Source {
+    /// SHA-256 of the text, in hexadecimal.
+    pub fn sha256(&self) -> String {
+        hex::encode(Sha256::digest(self.text.as_bytes()))
+    }
+
+    /// An error at a key path (`fault.config.signal`, `target.replica.0.base_url`). A path that the
+    /// file does not have points at the deepest part of it that is there.
+    pub fn error_at(
+        &self,
+        path: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> ConfigError {
+        ConfigError {
+            message: message.into(),
+            file: self.name.clone(),
+            place: Some(Place {
+                text: self.text.clone(),
+                span: self.span_of(path),
+            }),
+            help: Some(help.into()),
+        }
+    }
+
+    /// An error at a key path whose line must not be shown, since it holds a secret.
+    pub fn secret_error_at(
+        &self,
+        path: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> ConfigError {
+        let mut error = self.error_at(path, message, help);
+        if let Some(place) = error.place.take() {
+            let (line, column) = place.line_column();
+            error.file = format!("{}:{line}:{column}", self.name);
+        }
+        error
+    }
+
+    /// Bytes of the value at a key path, or of the deepest part of the path that is there.
+    pub fn span_of(&self, path: &str) -> Range<usize> {
+        let Ok(root) = DeTable::parse(&self.text) else {
+            return 0..0;
+        };
+        let mut best = 0..0;
+        let mut table = Some(root.get_ref());
+        let mut array: Option<&DeArray<'_>> = None;
+        for part in path.split('.') {
+            let value = match (table, array) {
+                (Some(t), _) => t.iter().find(|(k, _)| k.get_ref() == part).map(|(k, v)| {
+                    // A table's own span is its header; the key is where a reader looks first.
+                    best = match v.get_ref() {
+                        DeValue::Table(_) | DeValue::Array(_) => k.span(),
+                        _ => v.span(),
+                    };
+                    v
+                }),
+                (None, Some(items)) => part
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|i| items.get(i))
+                    .inspect(|v| {
+                        if !v.span().is_empty() {
+                            best = v.span();
+                        }
+                    }),
+                _ => None,
+            };
+            let Some(value) = value else { break };
+            (table, array) = match value.get_ref() {
+                DeValue::Table(t) => (Some(t), None),
+                DeValue::Array(a) => (None, Some(a)),
+                _ => (None, None),
+            };
+        }
+        best
+    }
+
+    /// A path in the file, made absolute from the file's folder.
+    pub fn resolve(&self, path: &str) -> PathBuf {
+        let path = Path::new(path);
+        if path.is_absolute() {
+            path.to_path_buf()
+        } else {
+            self.base_dir.join(path)
+        }
+    }
+}
+
+/// `did you mean` for an unknown key, from the parser's own list of those expected.
+fn suggestion(message: &str) -> Option<String> {
+    let (_, rest) = message
+        .split_once("unknown field `")
+        .or_else(|| message.split_once("unknown variant `"))?;
+    let (wrong, rest) = rest.split_once('`')?;
+    let expected: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let nearest = expected
+        .iter()
+        .map(|name| (edit_distance(wrong, name), *name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len().max(3) / 3 + 1);
+    Some(match nearest {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None if expected.is_empty() => "remove it; this table takes no such key".to_owned(),
+        None => format!("known here: {}", expected.join(", ")),
+    })
+}
+
+/// Levenshtein distance, on texts that are short by construction.
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 64;
+    let a: Vec<char> = a.chars().take(LONGEST).collect();
+    let b: Vec<char> = b.chars().take(LONGEST).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
