@@ -1,1 +1,68 @@
 //! The method: from plan and records to figures. Pure: no clock, no async, no network.
+//!
+//! Two entry points: [`analyze_run`] turns one run's records into a [`RunAnalysis`], and
+//! [`analyze_campaign`] turns the runs' analyses and the gates' findings into a
+//! [`CampaignAnalysis`]. [`scalars`] names the figures that gates read, [`validity`] judges a run
+//! beyond its gates, and [`foreign`] checks a published report of the predecessor from its own
+//! evidence.
+//!
+//! Invariants: nothing here reads a clock, a file or a socket; the same input gives the same output,
+//! byte for byte; a figure that was not measured is `None` with a reason beside it, never 0.
+//!
+//! One module per concept of the method, so that a formula has one place.
+
+mod campaign;
+mod client;
+mod decomposition;
+mod distribution;
+mod effects;
+mod fingerprint;
+mod fire;
+pub mod foreign;
+mod incidence;
+mod inflight;
+mod partition;
+mod receive_path;
+mod recovery;
+mod replicas;
+mod run;
+mod scalars;
+mod share;
+mod slo;
+mod stats;
+mod tails;
+mod time;
+mod timeline;
+mod validity;
+mod waiting;
+mod windows;
+
+pub use campaign::{
+    CampaignAnalysis, CensoredRun, DroppedRun, Endpoint, EndpointKind, RunVerdict, Summary,
+};
+pub use client::{ClientAnalysis, HeartbeatSummary};
+pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};
+pub use distribution::Distribution;
+pub use effects::{EffectSummary, FaultProof, ProofSummary};
+pub use fingerprint::FingerprintAnalysis;
+pub use fire::{ClockOffset, Fire, FireClock};
+pub use incidence::{
+    CurvePoint, Incidence, IncidenceQuantile, Observation, QuantileRefusal, Terminal,
+};
+pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, OutageOutcomes};
+pub use partition::{Partition, Phase};
+pub use receive_path::{CanaryFigures, ReceivePath};
+pub use recovery::{
+    BucketCounts, ComponentRecovery, Deficit, Detection, Equilibrium, Recovery, RecoveryStatus,
+    SensitivityCell,
+};
+pub use replicas::{ReplicaExit, ReplicaLives};
+pub use run::{RUN_ANALYSIS_SCHEMA_VERSION, RunAnalysis};
+pub use scalars::{Scalar, Scalars};
+pub use share::ShareAnalysis;
+pub use slo::{ModalDistance, SloFigures, SweepCell};
+pub use tails::TailInterval;
+pub use timeline::Second;
+pub use validity::{InvalidReason, Validity};
+pub use waiting::WaitingAnalysis;
+pub use windows::{OutcomeCounts, Span, WindowAnalysis, WindowName};
