@@ -52,10 +52,14 @@ impl Finish {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum WireError {
     /// Unknown record kind.
-    #[error("engine socket: unknown record kind {0}; API and engine process must be the same build")]
+    #[error(
+        "engine socket: unknown record kind {0}; API and engine process must be the same build"
+    )]
     Kind(u8),
     /// Unknown finish code.
-    #[error("engine socket: unknown finish code {0}; API and engine process must be the same build")]
+    #[error(
+        "engine socket: unknown finish code {0}; API and engine process must be the same build"
+    )]
     Finish(u8),
 }
 
@@ -170,9 +174,20 @@ impl ToEngine {
     /// Encodes one record.
     pub fn encode(self) -> [u8; RECORD_BYTES] {
         match self {
-            ToEngine::Submit { id, prompt_tokens, max_tokens, stops, arrival_ns } => {
-                pack(1, u8::from(stops), prompt_tokens, id, u64::from(max_tokens), arrival_ns)
-            }
+            ToEngine::Submit {
+                id,
+                prompt_tokens,
+                max_tokens,
+                stops,
+                arrival_ns,
+            } => pack(
+                1,
+                u8::from(stops),
+                prompt_tokens,
+                id,
+                u64::from(max_tokens),
+                arrival_ns,
+            ),
             ToEngine::Abort { id } => pack(2, 0, 0, id, 0, 0),
             ToEngine::Stall { on } => pack(3, u8::from(on), 0, 0, 0, 0),
             ToEngine::Shutdown => pack(4, 0, 0, 0, 0, 0),
@@ -205,9 +220,12 @@ impl FromEngine {
             FromEngine::Ready { at_ns, worker_pid } => pack(101, 0, worker_pid, 0, at_ns, 0),
             FromEngine::Failed => pack(102, 0, 0, 0, 0, 0),
             FromEngine::Admitted { id, at_ns } => pack(103, 0, 0, id, at_ns, 0),
-            FromEngine::Token { id, index, due_ns, finish } => {
-                pack(104, Finish::code(finish), index, id, due_ns, 0)
-            }
+            FromEngine::Token {
+                id,
+                index,
+                due_ns,
+                finish,
+            } => pack(104, Finish::code(finish), index, id, due_ns, 0),
             FromEngine::Ended { id, at_ns, finish } => {
                 pack(105, Finish::code(Some(finish)), 0, id, at_ns, 0)
             }
@@ -218,9 +236,15 @@ impl FromEngine {
     pub fn decode(r: &[u8; RECORD_BYTES]) -> Result<Self, WireError> {
         let u = unpack(r);
         Ok(match u.kind {
-            101 => FromEngine::Ready { at_ns: u.x, worker_pid: u.a },
+            101 => FromEngine::Ready {
+                at_ns: u.x,
+                worker_pid: u.a,
+            },
             102 => FromEngine::Failed,
-            103 => FromEngine::Admitted { id: u.id, at_ns: u.x },
+            103 => FromEngine::Admitted {
+                id: u.id,
+                at_ns: u.x,
+            },
             104 => FromEngine::Token {
                 id: u.id,
                 index: u.a,
@@ -287,12 +311,29 @@ mod tests {
     #[test]
     fn engine_records_round_trip() {
         for m in [
-            FromEngine::Ready { at_ns: 5, worker_pid: 77 },
+            FromEngine::Ready {
+                at_ns: 5,
+                worker_pid: 77,
+            },
             FromEngine::Failed,
             FromEngine::Admitted { id: 1, at_ns: 2 },
-            FromEngine::Token { id: 9, index: 31, due_ns: 4, finish: None },
-            FromEngine::Token { id: 9, index: 31, due_ns: 4, finish: Some(Finish::Stop) },
-            FromEngine::Ended { id: 9, at_ns: 4, finish: Finish::Abort },
+            FromEngine::Token {
+                id: 9,
+                index: 31,
+                due_ns: 4,
+                finish: None,
+            },
+            FromEngine::Token {
+                id: 9,
+                index: 31,
+                due_ns: 4,
+                finish: Some(Finish::Stop),
+            },
+            FromEngine::Ended {
+                id: 9,
+                at_ns: 4,
+                finish: Finish::Abort,
+            },
         ] {
             assert_eq!(FromEngine::decode(&m.encode()).unwrap(), m);
         }
@@ -300,8 +341,17 @@ mod tests {
 
     #[test]
     fn foreign_bytes_are_an_error() {
-        assert_eq!(FromEngine::decode(&[9; RECORD_BYTES]), Err(WireError::Kind(9)));
-        let mut r = FromEngine::Token { id: 1, index: 1, due_ns: 1, finish: None }.encode();
+        assert_eq!(
+            FromEngine::decode(&[9; RECORD_BYTES]),
+            Err(WireError::Kind(9))
+        );
+        let mut r = FromEngine::Token {
+            id: 1,
+            index: 1,
+            due_ns: 1,
+            finish: None,
+        }
+        .encode();
         r[1] = 77;
         assert_eq!(FromEngine::decode(&r), Err(WireError::Finish(77)));
     }

@@ -30,7 +30,11 @@ impl Truth {
             None => None,
             Some(p) => Some(OpenOptions::new().create(true).append(true).open(p)?),
         };
-        Ok(Truth { file, role, pid: std::process::id() })
+        Ok(Truth {
+            file,
+            role,
+            pid: std::process::id(),
+        })
     }
 
     /// True when something is recorded: lets callers skip building the fields.
@@ -80,7 +84,10 @@ mod tests {
             b.write("y", json!({ "i": i }));
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
         assert_eq!(lines.len(), 100);
         assert!(lines.iter().all(|l| l["ns"].is_u64() && l["pid"].is_u64()));
         assert!(!Truth::open(None, "api").unwrap().on());
