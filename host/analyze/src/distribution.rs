@@ -1,5 +1,7 @@
 //! Latency distributions: the one pinned histogram, its percentiles, and the exact mean.
 
+use blackstart_record::pinned_histogram;
+use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,4 +26,102 @@ pub struct Distribution {
     pub max: Option<f64>,
     /// What the figures are conditional on, or why there are none.
     pub note: Option<String>,
+}
+
+/// Collects a distribution.
+pub(crate) struct Collector {
+    histogram: Histogram<u64>,
+    sum_ns: i128,
+    count: u64,
+}
+
+impl Collector {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        Self {
+            histogram: pinned_histogram(),
+            sum_ns: 0,
+            count: 0,
+        }
+    }
+
+    /// Records one latency. Under 1 µs counts as 1 µs in the histogram; the mean keeps it as it is.
+    pub(crate) fn record_ns(&mut self, ns: i64) {
+        let us = u64::try_from(ns / 1_000).unwrap_or(0).max(1);
+        // `record` grows the histogram; it fails only where counts would outgrow `usize`. (The
+        // library's `saturating_record` clamps to the present size instead of growing.)
+        if self.histogram.record(us).is_err() {
+            return;
+        }
+        self.sum_ns += i128::from(ns);
+        self.count += 1;
+    }
+
+    /// Its figures.
+    pub(crate) fn finish(&self, note: &str) -> Distribution {
+        if self.count == 0 {
+            return Distribution::none("no completed request in the window");
+        }
+        Distribution {
+            mean: Some(self.sum_ns as f64 / self.count as f64 / 1e6),
+            ..Distribution::from_histogram(&self.histogram, note)
+        }
+    }
+}
+
+impl Distribution {
+    /// No samples.
+    pub(crate) fn none(note: &str) -> Self {
+        Self {
+            note: Some(note.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Figures of a histogram in microseconds. A percentile is the highest value that the
+    /// histogram does not tell apart from it (3 significant figures).
+    pub(crate) fn from_histogram(histogram: &Histogram<u64>, note: &str) -> Self {
+        if histogram.is_empty() {
+            return Self::none(note);
+        }
+        let at = |q: f64| Some(histogram.value_at_quantile(q) as f64 / 1e3);
+        Self {
+            count: histogram.len(),
+            mean: Some(histogram.mean() / 1e3),
+            min: Some(histogram.min() as f64 / 1e3),
+            p50: at(0.50),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: Some(histogram.max() as f64 / 1e3),
+            note: Some(note.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worked_distribution() {
+        let mut collector = Collector::new();
+        for ms in 1..=100 {
+            collector.record_ns(ms * 1_000_000);
+        }
+        let d = collector.finish("conditional on completion");
+        assert_eq!(d.count, 100);
+        assert_eq!(d.mean, Some(50.5));
+        // 50 ms = 50 000 µs lies in a bin of 32 µs: the highest equivalent value is reported.
+        assert_eq!(d.p50, Some(50.015));
+        assert_eq!(d.p99, Some(99.007));
+        assert_eq!(Collector::new().finish("").mean, None);
+    }
+
+    #[test]
+    fn a_gap_below_one_microsecond_counts_as_one() {
+        let mut collector = Collector::new();
+        collector.record_ns(3);
+        assert_eq!(collector.finish("").max, Some(0.001));
+    }
 }

@@ -2,8 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use blackstart_plan::Plan;
+use blackstart_record::{Outcome, RequestRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::Span;
+use crate::share::served_by;
+use crate::time::millis;
+use crate::windows::{error_class, outcome_counts};
 
 /// Counts by eventual outcome. `total = completed + errored + censored`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,4 +88,125 @@ pub struct OutageOutcomes {
     pub errored_by_class: BTreeMap<String, u64>,
     /// How far the censored ones had come.
     pub censored_by_phase: FlightPhases,
+}
+
+/// Key of requests whose replica is not known.
+pub(crate) const UNATTRIBUTED: &str = "unattributed";
+
+impl InFlightCounts {
+    fn add(&mut self, outcome: Outcome) {
+        self.total += 1;
+        match outcome {
+            Outcome::Completed => self.completed += 1,
+            Outcome::Errored => self.errored += 1,
+            Outcome::Censored => self.censored += 1,
+        }
+    }
+
+    /// Errored or censored.
+    pub(crate) fn lost(&self) -> u64 {
+        self.errored + self.censored
+    }
+}
+
+impl FlightPhases {
+    /// Counts a request by how far it had come at `at_ns`.
+    fn add(&mut self, r: &RequestRecord, at_ns: i64) {
+        let by = |stamp: Option<i64>| stamp.is_some_and(|t| t <= at_ns);
+        if by(r.first_token_ns) {
+            self.streaming += 1;
+        } else if by(r.headers_ns) {
+            self.accepted_no_token += 1;
+        } else {
+            self.no_response += 1;
+        }
+    }
+}
+
+/// In-flight accounting (§4): requests dispatched before the fire and not terminal at it. A request
+/// whose terminal event lies within `zone_ns` of the fire, on either side of it, is in the accounting
+/// as indeterminate: it can neither be called lost to the fault nor spared by it.
+///
+/// Worked example: fire 100, zone 5; requests dispatched at 90 and ended at 97, 103 and 150 →
+/// two indeterminate, one determinate. One that ended at 94 is not in flight.
+pub(crate) fn in_flight(
+    plan: &Plan,
+    requests: &[RequestRecord],
+    fire_ns: i64,
+    zone_ns: i64,
+) -> InFlight {
+    let mut flight = InFlight {
+        all: InFlightCounts::default(),
+        determinate: InFlightCounts::default(),
+        indeterminate: InFlightCounts::default(),
+        errored_by_class: BTreeMap::new(),
+        by_replica: BTreeMap::new(),
+        at_fire: FlightPhases::default(),
+        tokens_lost: 0,
+        tokens_undelivered: plan.load.ignore_eos.then_some(0),
+        loss_fraction: None,
+        note: None,
+    };
+    for r in requests {
+        let before = r.dispatched_ns.is_some_and(|d| d < fire_ns);
+        let near = (r.ended_ns - fire_ns).abs() <= zone_ns;
+        if !before || (r.ended_ns <= fire_ns && !near) {
+            continue;
+        }
+        let replica = served_by(plan, r).unwrap_or(UNATTRIBUTED);
+        let group = flight.by_replica.entry(replica.to_owned()).or_default();
+        group.counts.add(r.outcome);
+        group.indeterminate += u64::from(near);
+        flight.all.add(r.outcome);
+        if near {
+            flight.indeterminate.add(r.outcome);
+        } else {
+            flight.determinate.add(r.outcome);
+        }
+        if r.outcome == Outcome::Errored {
+            for classes in [&mut group.errored_by_class, &mut flight.errored_by_class] {
+                *classes.entry(error_class(r).to_owned()).or_default() += 1;
+            }
+        }
+        flight.at_fire.add(r, fire_ns);
+        if r.outcome != Outcome::Completed {
+            let received = u64::from(r.completion_tokens.unwrap_or(r.content_events));
+            flight.tokens_lost += received;
+            if let Some(owed) = &mut flight.tokens_undelivered {
+                *owed += u64::from(plan.load.max_tokens).saturating_sub(received);
+            }
+        }
+    }
+    if flight.all.total == 0 {
+        flight.note = Some("no request was in flight at the fire".to_owned());
+    } else {
+        flight.loss_fraction = Some(flight.all.lost() as f64 / flight.all.total as f64);
+        if flight.indeterminate.total > 0 {
+            flight.note = Some(format!(
+                "{} of {} ended within the indeterminate zone of {:.3} ms around the fire",
+                flight.indeterminate.total,
+                flight.all.total,
+                millis(zone_ns)
+            ));
+        }
+    }
+    flight
+}
+
+/// Outcomes of the requests intended within the outage.
+pub(crate) fn outage_outcomes(requests: &[RequestRecord], outage: Span) -> OutageOutcomes {
+    let inside = || requests.iter().filter(|r| outage.holds(r));
+    let counts = outcome_counts(inside());
+    let mut censored_by_phase = FlightPhases::default();
+    for r in inside().filter(|r| r.outcome == Outcome::Censored) {
+        censored_by_phase.add(r, r.ended_ns);
+    }
+    OutageOutcomes {
+        total: counts.scheduled,
+        completed: counts.completed,
+        errored: counts.errored,
+        censored: counts.censored,
+        errored_by_class: counts.errored_by_class,
+        censored_by_phase,
+    }
 }

@@ -16,12 +16,16 @@ mod client;
 mod decomposition;
 mod distribution;
 mod effects;
+mod error;
 mod fingerprint;
 mod fire;
 pub mod foreign;
+mod headline;
 mod incidence;
 mod inflight;
+mod input;
 mod partition;
+mod readiness;
 mod receive_path;
 mod recovery;
 mod replicas;
@@ -38,31 +42,35 @@ mod waiting;
 mod windows;
 
 pub use campaign::{
-    CampaignAnalysis, CensoredRun, DroppedRun, Endpoint, EndpointKind, RunVerdict, Summary,
+    CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CensoredRun, DroppedRun, Endpoint,
+    EndpointKind, RunVerdict, Summary, analyze_campaign, summarize,
 };
 pub use client::{ClientAnalysis, HeartbeatSummary};
 pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};
 pub use distribution::Distribution;
 pub use effects::{EffectSummary, FaultProof, ProofSummary};
+pub use error::AnalyzeError;
 pub use fingerprint::FingerprintAnalysis;
-pub use fire::{ClockOffset, Fire, FireClock};
+pub use fire::{ClockOffset, Fire, FireClock, fire_from_bracket};
 pub use incidence::{
     CurvePoint, Incidence, IncidenceQuantile, Observation, QuantileRefusal, Terminal,
+    aalen_johansen, kaplan_meier,
 };
 pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, OutageOutcomes};
 pub use partition::{Partition, Phase};
 pub use receive_path::{CanaryFigures, ReceivePath};
 pub use recovery::{
     BucketCounts, ComponentRecovery, Deficit, Detection, Equilibrium, Recovery, RecoveryStatus,
-    SensitivityCell,
+    SensitivityCell, detect,
 };
 pub use replicas::{ReplicaExit, ReplicaLives};
-pub use run::{RUN_ANALYSIS_SCHEMA_VERSION, RunAnalysis};
-pub use scalars::{Scalar, Scalars};
+pub use run::{RUN_ANALYSIS_SCHEMA_VERSION, RunAnalysis, analyze_run};
+pub use scalars::{Scalar, Scalars, scalars};
 pub use share::ShareAnalysis;
 pub use slo::{ModalDistance, SloFigures, SweepCell};
-pub use tails::TailInterval;
+pub use stats::{holm, t_multiplier, t_quantile};
+pub use tails::{TailInterval, tail_interval};
 pub use timeline::Second;
-pub use validity::{InvalidReason, Validity};
+pub use validity::{InvalidReason, Validity, validity};
 pub use waiting::WaitingAnalysis;
 pub use windows::{OutcomeCounts, Span, WindowAnalysis, WindowName};

@@ -2,9 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use blackstart_plan::{Plan, RunPlan};
+use blackstart_record::{Event, EventKind, Outcome, ProbePath, RequestRecord, RunRecords};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::decomposition::DecompositionInput;
+use crate::headline::{Headline, Staleness};
+use crate::readiness::{Readiness, readiness};
+use crate::recovery::RecoveryInput;
+use crate::slo::Latencies;
+use crate::time::seconds;
+use crate::{
+    AnalyzeError, Span, WindowName, client, decomposition, effects, fingerprint, fire, inflight,
+    input, receive_path, recovery, replicas, share, timeline, waiting, windows,
+};
 use crate::{
     ClientAnalysis, Decomposition, FaultProof, FingerprintAnalysis, Fire, InFlight, InFlightCounts,
     OutageOutcomes, OutcomeCounts, ReceivePath, Recovery, ReplicaLives, Second, ShareAnalysis,
@@ -47,10 +59,14 @@ pub struct RunAnalysis {
     pub fault: FaultProof,
     /// First successful direct inference minus fire.
     pub outage_s: Option<f64>,
+    /// Where the replica never served again: the time up to which it was watched, from the fire.
+    pub outage_censored_at_s: Option<f64>,
     /// Why it is absent.
     pub outage_note: Option<String>,
     /// New main process's start minus fire.
     pub container_start_s: Option<f64>,
+    /// Where it was never started again: the time up to which it was watched, from the fire.
+    pub container_start_censored_at_s: Option<f64>,
     /// Why it is absent.
     pub container_start_note: Option<String>,
     /// Recovery entry minus anchor, against the baseline before the fault.
@@ -129,3 +145,225 @@ pub struct RunAnalysis {
     /// The run second by second.
     pub timeline: Vec<Second>,
 }
+
+/// Analyses one run. Pure: the same plan and records give the same figures.
+///
+/// # Errors
+/// When the plan's numbers do not define the method, or a record holds a time that no run can have.
+/// Missing evidence is no error: the figure is absent, with a reason.
+pub fn analyze_run(
+    plan: &Plan,
+    run: &RunPlan,
+    records: &RunRecords,
+) -> Result<RunAnalysis, AnalyzeError> {
+    input::check_plan(plan)?;
+    input::check_records(records)?;
+    let events = &records.events;
+    let requests = &records.requests;
+    let fire = fire::analyze(plan, events);
+    let baseline = windows::baseline_span(plan, fire.anchor_ns);
+    let timeout_ns = plan.phases.fault_window_end_ns();
+    let recovery = recovery::analyze(&RecoveryInput {
+        plan,
+        requests,
+        anchor_ns: fire.anchor_ns,
+        timeout_ns,
+        baseline,
+    });
+    let replicas = replicas::analyze(plan, events, fire.actual_ns);
+    let epoch_unix_ns = events.iter().find_map(|e| match e.kind {
+        EventKind::Epoch { unix_ns, .. } => Some(unix_ns),
+        _ => None,
+    });
+    let (direct, service) = readiness_of(plan, events, &fire);
+    let decomposition = decomposition::analyze(&DecompositionInput {
+        plan,
+        records,
+        fire: &fire,
+        recovery: &recovery,
+        replicas: &replicas,
+        epoch_unix_ns,
+        direct: &direct,
+        service: &service,
+    });
+    let outage = fire
+        .actual_ns
+        .zip(direct.ready_ns)
+        .map(|(start_ns, end_ns)| Span {
+            start_ns,
+            end_ns: end_ns.max(start_ns),
+        });
+    let baseline_latencies = Latencies::of(requests.iter().filter(|r| baseline.holds(r)));
+    let spans = windows::spans(plan, &fire, recovery.pre_fault.entry_ns, outage);
+    let mut all_windows = Vec::new();
+    let mut receive_path = BTreeMap::new();
+    for (name, span) in spans {
+        let window = windows::analyze(plan, records, name, span, &baseline_latencies);
+        let latencies = Latencies::of(requests.iter().filter(|r| span.holds(r)));
+        let path = receive_path::analyze(plan, records, span, &latencies.ttft_ns);
+        receive_path.insert(name.name().to_owned(), path);
+        all_windows.push(window);
+    }
+    let headline = Headline::of(
+        plan,
+        &fire,
+        &recovery,
+        &decomposition,
+        &direct,
+        &replicas,
+        requests,
+    );
+    let in_flight = fire
+        .actual_ns
+        .zip(fire.indeterminate_zone_ns)
+        .map(|(at, zone)| inflight::in_flight(plan, requests, at, zone));
+    let outage_outcomes = outage.map(|o| inflight::outage_outcomes(requests, o));
+    let fault_window = all_windows.iter().find(|w| w.name == WindowName::Fault);
+    let staleness = Staleness::of(plan, requests, outage);
+    let partial_note = partial_note(events);
+    let (inter_chunk_is_inter_token, token_verified_requests) = token_check(requests);
+    let no_fire = || {
+        fire.note
+            .clone()
+            .or(Some("the fire instant is not known".to_owned()))
+    };
+    Ok(RunAnalysis {
+        schema_version: RUN_ANALYSIS_SCHEMA_VERSION,
+        run: run.run,
+        seed: run.seed,
+        negative_control: run.negative_control,
+        partial: partial_note.is_some(),
+        partial_note,
+        requests_planned: run.requests,
+        requests_recorded: requests.len() as u64,
+        counts: windows::outcome_counts(requests.iter()),
+        epoch_unix_ns,
+        fire_uncertainty_s: fire.fire_uncertainty_ns.map(seconds),
+        fire_uncertainty_note: if fire.fire_uncertainty_ns.is_none() {
+            no_fire()
+        } else {
+            None
+        },
+        fault: effects::analyze(plan, run, events),
+        outage_s: headline.outage_s,
+        outage_censored_at_s: headline.outage_censored_at_s,
+        outage_note: headline.outage_note,
+        container_start_s: headline.container_start_s,
+        container_start_censored_at_s: headline.container_start_censored_at_s,
+        container_start_note: headline.container_start_note,
+        ttr_pre_fault_s: headline.ttr_pre_fault_s,
+        ttr_pre_fault_note: headline.ttr_pre_fault_note,
+        ttr_censored_at_s: headline.ttr_censored_at_s,
+        ttr_equilibrium_s: headline.ttr_equilibrium_s,
+        equilibrium_note: headline.equilibrium_note,
+        in_flight_loss_fraction: in_flight.as_ref().and_then(|f| f.loss_fraction),
+        in_flight_loss_note: match &in_flight {
+            Some(flight) => flight.note.clone(),
+            None => no_fire(),
+        },
+        integrated_goodput_deficit: headline.deficit,
+        integrated_goodput_deficit_note: headline.deficit_note,
+        fault_window_e2e_p95_ms: fault_window.and_then(|w| w.e2e_ms.p95),
+        fault_window_e2e_p95_note: match fault_window {
+            None => Some("the run has no fault window".to_owned()),
+            Some(w) if w.e2e_ms.p95.is_none() => {
+                Some("no completed request in the fault window".to_owned())
+            }
+            Some(_) => None,
+        },
+        survivor_p95_ms: headline.survivor_p95_ms,
+        survivor_p95_note: headline.survivor_p95_note,
+        survivor_cohort_absent: headline.survivor_cohort_absent,
+        in_flight_errored_by_class: in_flight
+            .as_ref()
+            .map(|f| f.errored_by_class.clone())
+            .unwrap_or_default(),
+        in_flight_indeterminate: in_flight.as_ref().map(|f| f.indeterminate.total),
+        in_flight_determinate: in_flight.as_ref().map(|f| f.determinate),
+        in_flight_note: if in_flight.is_none() { no_fire() } else { None },
+        in_flight,
+        outage_outcomes_note: if outage_outcomes.is_none() {
+            direct.reason.clone().or_else(no_fire)
+        } else {
+            None
+        },
+        outage_outcomes,
+        windows: all_windows,
+        recovery,
+        decomposition,
+        receive_path,
+        inter_chunk_is_inter_token,
+        token_verified_requests,
+        client: client::analyze(requests, events),
+        share: share::analyze(plan, requests, baseline),
+        waiting: waiting::analyze(plan, records, baseline),
+        fingerprint: fingerprint::analyze(plan, events),
+        replicas,
+        staleness_window_s: staleness.window_s,
+        staleness_victim_bound_requests: staleness.victim_bound_requests,
+        staleness_note: staleness.note,
+        notes: notes(events),
+        timeline: timeline::analyze(plan, requests),
+        fire,
+    })
+}
+
+fn readiness_of(plan: &Plan, events: &[Event], fire: &Fire) -> (Readiness, Readiness) {
+    match fire.actual_ns {
+        Some(at) => (
+            readiness(plan, events, at, ProbePath::Direct),
+            readiness(plan, events, at, ProbePath::Service),
+        ),
+        None => {
+            let absent = Readiness {
+                ready_ns: None,
+                watched_until_ns: None,
+                reason: fire.note.clone(),
+            };
+            (absent.clone(), absent)
+        }
+    }
+}
+
+/// Whether the run ended early, and by what.
+fn partial_note(events: &[Event]) -> Option<String> {
+    for event in events {
+        if let EventKind::Interrupted { signal } = &event.kind {
+            return Some(format!(
+                "interrupted by {signal} at {:.3} s",
+                seconds(event.at_ns)
+            ));
+        }
+    }
+    let ended = events
+        .iter()
+        .any(|e| matches!(e.kind, EventKind::LoadEnded { .. }));
+    (!ended).then(|| "the end of the load was not recorded".to_owned())
+}
+
+/// Content events are tokens only where they equal the server's own count on every completed request
+/// that reports one.
+fn token_check(requests: &[RequestRecord]) -> (Option<bool>, u64) {
+    let (mut verified, mut equal) = (0, 0);
+    for r in requests.iter().filter(|r| r.outcome == Outcome::Completed) {
+        if let Some(tokens) = r.completion_tokens {
+            verified += 1;
+            equal += u64::from(tokens == r.content_events);
+        }
+    }
+    ((verified > 0).then_some(verified == equal), verified)
+}
+
+fn notes(events: &[Event]) -> Vec<String> {
+    events
+        .iter()
+        .filter_map(|e| match &e.kind {
+            EventKind::Note { text } => Some(text.clone()),
+            _ => None,
+        })
+        .take(MAX_NOTES)
+        .collect()
+}
+
+/// Most caveats that one run carries into its analysis.
+const MAX_NOTES: usize = 100;

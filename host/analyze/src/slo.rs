@@ -1,7 +1,12 @@
 //! Goodput, the SLO sweep, and the modal distance from each threshold.
 
+use blackstart_plan::Method;
+use blackstart_record::{Outcome, RequestRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::stats::sample_sd;
+use crate::time::{NS_PER_MS, millis};
 
 /// Goodput of a window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,4 +55,208 @@ pub struct ModalDistance {
     pub infinite_sign: Option<i8>,
     /// Why the distance is absent.
     pub note: Option<String>,
+}
+
+/// Fewest samples for a modal latency.
+const MIN_MODAL_SAMPLES: usize = 30;
+
+/// Smallest bin of the mode, in nanoseconds.
+const MIN_BIN_NS: i64 = NS_PER_MS;
+
+/// Whether a request is good: completed, TTFT and end to end within the thresholds (inclusive),
+/// both from the intended send time.
+pub(crate) fn is_good(r: &RequestRecord, ttft_ms: u32, e2e_ms: u32) -> bool {
+    holds_ttft(r, ttft_ms) && holds_e2e(r, e2e_ms)
+}
+
+/// Completed within the TTFT threshold.
+pub(crate) fn holds_ttft(r: &RequestRecord, ttft_ms: u32) -> bool {
+    r.outcome == Outcome::Completed
+        && r.ttft_ns()
+            .is_some_and(|t| t <= i64::from(ttft_ms) * NS_PER_MS)
+}
+
+/// Completed within the end-to-end threshold.
+pub(crate) fn holds_e2e(r: &RequestRecord, e2e_ms: u32) -> bool {
+    r.outcome == Outcome::Completed && r.observed_ns() <= i64::from(e2e_ms) * NS_PER_MS
+}
+
+/// Latencies of completed requests in nanoseconds, ascending.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Latencies {
+    pub(crate) ttft_ns: Vec<i64>,
+    pub(crate) e2e_ns: Vec<i64>,
+}
+
+impl Latencies {
+    /// Of the completed ones among `requests`.
+    pub(crate) fn of<'a>(requests: impl Iterator<Item = &'a RequestRecord>) -> Self {
+        let mut all = Self::default();
+        for r in requests.filter(|r| r.outcome == Outcome::Completed) {
+            all.ttft_ns.extend(r.ttft_ns());
+            all.e2e_ns.push(r.observed_ns());
+        }
+        all.ttft_ns.sort_unstable();
+        all.e2e_ns.sort_unstable();
+        all
+    }
+}
+
+/// Goodput of `requests` over `duration_s`.
+pub(crate) fn figures(
+    method: &Method,
+    requests: &[&RequestRecord],
+    duration_s: f64,
+    modal_distances: Vec<ModalDistance>,
+) -> SloFigures {
+    let count = |ttft_ms: u32, e2e_ms: u32| {
+        requests
+            .iter()
+            .filter(|r| is_good(r, ttft_ms, e2e_ms))
+            .count() as u64
+    };
+    let ratio = |good: u64| (!requests.is_empty()).then(|| good as f64 / requests.len() as f64);
+    let good = count(method.slo.ttft_ms, method.slo.e2e_ms);
+    let mut sweep = Vec::new();
+    for ttft_ms in &method.slo_sweep.ttft_ms {
+        for e2e_ms in &method.slo_sweep.e2e_ms {
+            let good = count(*ttft_ms, *e2e_ms);
+            sweep.push(SweepCell {
+                ttft_ms: *ttft_ms,
+                e2e_ms: *e2e_ms,
+                good,
+                goodput: ratio(good),
+            });
+        }
+    }
+    SloFigures {
+        good,
+        goodput: ratio(good),
+        good_per_s: if duration_s > 0.0 {
+            good as f64 / duration_s
+        } else {
+            0.0
+        },
+        sweep,
+        modal_distances,
+    }
+}
+
+/// The modal latency: centre of the densest bin, of width 1 % of the median and at least 1 ms, bins
+/// counted from 0, the lowest of equally dense ones. In milliseconds; `None` below 30 samples.
+pub(crate) fn modal_ms(sorted_ns: &[i64]) -> Option<f64> {
+    if sorted_ns.len() < MIN_MODAL_SAMPLES {
+        return None;
+    }
+    let width = (sorted_ns[sorted_ns.len() / 2] / 100).max(MIN_BIN_NS);
+    let (mut best_bin, mut best_count) = (0, 0_usize);
+    let mut i = 0;
+    while i < sorted_ns.len() {
+        let bin = sorted_ns[i].div_euclid(width);
+        let start = i;
+        while i < sorted_ns.len() && sorted_ns[i].div_euclid(width) == bin {
+            i += 1;
+        }
+        if i - start > best_count {
+            (best_bin, best_count) = (bin, i - start);
+        }
+    }
+    Some((best_bin as f64 + 0.5) * width as f64 / 1e6)
+}
+
+/// Signed distances of the modal latency of `window` from every swept threshold, in standard
+/// deviations of `baseline`.
+pub(crate) fn modal_distances(
+    method: &Method,
+    window: &Latencies,
+    baseline: &Latencies,
+) -> Vec<ModalDistance> {
+    let mut all = Vec::new();
+    for (component, thresholds, here, before) in [
+        (
+            "ttft",
+            &method.slo_sweep.ttft_ms,
+            &window.ttft_ns,
+            &baseline.ttft_ns,
+        ),
+        (
+            "e2e",
+            &method.slo_sweep.e2e_ms,
+            &window.e2e_ns,
+            &baseline.e2e_ns,
+        ),
+    ] {
+        let mode_ms = modal_ms(here);
+        let before_ms: Vec<f64> = before.iter().map(|ns| millis(*ns)).collect();
+        let baseline_sd_ms = sample_sd(&before_ms);
+        for threshold_ms in thresholds {
+            all.push(distance(component, *threshold_ms, mode_ms, baseline_sd_ms));
+        }
+    }
+    all
+}
+
+fn distance(
+    component: &str,
+    threshold_ms: u32,
+    mode_ms: Option<f64>,
+    baseline_sd_ms: Option<f64>,
+) -> ModalDistance {
+    let mut result = ModalDistance {
+        component: component.to_owned(),
+        threshold_ms,
+        mode_ms,
+        baseline_sd_ms,
+        distance_sd: None,
+        infinite_sign: None,
+        note: None,
+    };
+    match (mode_ms, baseline_sd_ms) {
+        (None, _) => {
+            result.note = Some(format!(
+                "too few samples: fewer than {MIN_MODAL_SAMPLES} completed requests in the window"
+            ));
+        }
+        (_, None) => {
+            result.note =
+                Some("too few samples: fewer than 2 completed requests in the baseline".to_owned());
+        }
+        (Some(mode), Some(sd)) => {
+            let difference = mode - f64::from(threshold_ms);
+            if sd > 0.0 {
+                result.distance_sd = Some(difference / sd);
+            } else if difference == 0.0 {
+                result.distance_sd = Some(0.0);
+            } else {
+                result.infinite_sign = Some(if difference > 0.0 { 1 } else { -1 });
+                result.note =
+                    Some("the baseline has no spread: the distance is infinite".to_owned());
+            }
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_is_the_centre_of_the_densest_bin() {
+        // Median 150 ms → bins of 1.5 ms; 40 samples in the bin [150, 151.5).
+        let mut ns: Vec<i64> = (0..40).map(|i| 150_000_000 + i * 10_000).collect();
+        ns.extend((0..20).map(|i| 200_000_000 + i * 2_000_000));
+        ns.sort_unstable();
+        assert_eq!(modal_ms(&ns), Some(150.75));
+        assert_eq!(modal_ms(&ns[..10]), None);
+    }
+
+    #[test]
+    fn no_spread_gives_a_signed_infinity() {
+        let d = distance("ttft", 1000, Some(150.0), Some(0.0));
+        assert_eq!((d.distance_sd, d.infinite_sign), (None, Some(-1)));
+        let d = distance("ttft", 1000, Some(1200.0), Some(100.0));
+        assert_eq!(d.distance_sd, Some(2.0));
+        assert!(distance("ttft", 1000, None, Some(1.0)).note.is_some());
+    }
 }
