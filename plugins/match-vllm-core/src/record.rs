@@ -140,10 +140,14 @@ fn head_around(line: &str, dot: usize) -> Option<FoundHead<'_>> {
         .iter()
         .rev()
         .take(MAX_PREFIX_BYTES)
-        .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-'))
+        .take_while(|byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-')
+        })
         .count();
     let file_at = dot - file_bytes;
-    let before = line[..file_at].strip_suffix('[').unwrap_or(&line[..file_at]);
+    let before = line[..file_at]
+        .strip_suffix('[')
+        .unwrap_or(&line[..file_at]);
     let before = before.strip_suffix(' ')?.trim_end_matches(' ');
     let stamp_at = before.len().checked_sub(STAMP_BYTES)?;
     let stamp = before.get(stamp_at..)?;
@@ -267,13 +271,34 @@ mod tests {
         for (line, process) in [
             ("INFO 01-02 03:04:05 loader.py:1] m", None),
             ("INFO 01-02 03:04:05 [v1/engine/core.py:1] m", None),
-            ("(Worker_TP0 pid=9) INFO 01-02 03:04:05 [entrypoints/.../a.py:1] m", Some("Worker_TP0")),
-            ("(A pid=1) (Worker_DP3_TP1_EP13 pid=2) ERROR 01-02 03:04:05 [a.py:1] m", Some("Worker_DP3_TP1_EP13")),
-            ("(RayWorkerWrapper pid=1, ip=192.0.2.7) INFO 01-02 03:04:05 [a.py:1] m", Some("RayWorkerWrapper")),
-            ("(VllmWorker rank=1 pid=77) INFO 01-02 03:04:05 [a.py:1] m", Some("VllmWorker rank=1")),
-            ("(APIServer pid=1) [prefix] INFO 01-02 03:04:05 [a.py:1] m", Some("APIServer")),
-            ("vllm-1  | (APIServer pid=1) INFO 01-02 03:04:05 [a.py:1] m", Some("APIServer")),
-            ("Oct 02 16:15:43 host vllm[9]: INFO 01-02 03:04:05 [a.py:1] m", None),
+            (
+                "(Worker_TP0 pid=9) INFO 01-02 03:04:05 [entrypoints/.../a.py:1] m",
+                Some("Worker_TP0"),
+            ),
+            (
+                "(A pid=1) (Worker_DP3_TP1_EP13 pid=2) ERROR 01-02 03:04:05 [a.py:1] m",
+                Some("Worker_DP3_TP1_EP13"),
+            ),
+            (
+                "(RayWorkerWrapper pid=1, ip=192.0.2.7) INFO 01-02 03:04:05 [a.py:1] m",
+                Some("RayWorkerWrapper"),
+            ),
+            (
+                "(VllmWorker rank=1 pid=77) INFO 01-02 03:04:05 [a.py:1] m",
+                Some("VllmWorker rank=1"),
+            ),
+            (
+                "(APIServer pid=1) [prefix] INFO 01-02 03:04:05 [a.py:1] m",
+                Some("APIServer"),
+            ),
+            (
+                "vllm-1  | (APIServer pid=1) INFO 01-02 03:04:05 [a.py:1] m",
+                Some("APIServer"),
+            ),
+            (
+                "Oct 02 16:15:43 host vllm[9]: INFO 01-02 03:04:05 [a.py:1] m",
+                None,
+            ),
         ] {
             let last = *heads(line).last().expect("one record");
             assert_eq!(last, (stamp, process, "m"), "{line}");
@@ -283,7 +308,9 @@ mod tests {
     #[test]
     fn splits_glued_records() {
         assert_eq!(
-            heads("bar 4.58it/s](Worker_TP2 pid=3) INFO 01-02 03:04:05 [a.py:1] one(X pid=4) (Y pid=5) INFO 01-02 03:04:06 [b.py:2] two"),
+            heads(
+                "bar 4.58it/s](Worker_TP2 pid=3) INFO 01-02 03:04:05 [a.py:1] one(X pid=4) (Y pid=5) INFO 01-02 03:04:06 [b.py:2] two"
+            ),
             [
                 (None, None, "bar 4.58it/s](Worker_TP2 pid=3) "),
                 (Some("01-02 03:04:05"), Some("Worker_TP2"), "one"),
@@ -292,7 +319,8 @@ mod tests {
         );
         let quoted = "INFO 01-02 03:04:05 [a.py:1] prompt: 'x INFO 01-02 03:04:06 [b.py:2] two'";
         assert_eq!(heads(quoted).len(), 1);
-        let request = "INFO 01-02 03:04:05 [a.py:1] Received request x INFO 01-02 03:04:06 [b.py:2] two";
+        let request =
+            "INFO 01-02 03:04:05 [a.py:1] Received request x INFO 01-02 03:04:06 [b.py:2] two";
         assert_eq!(heads(request).len(), 1);
     }
 

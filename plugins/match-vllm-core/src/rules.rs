@@ -134,9 +134,7 @@ impl Rule {
             Anchor::Free => true,
             Anchor::Message if site.headed() => skip_tags(site.before).is_empty(),
             Anchor::Message => free_of_quotes(site.before) && ends_word(site.before),
-            Anchor::Exception if site.headed() => {
-                severe(site.level) && exception_path(site.before)
-            }
+            Anchor::Exception if site.headed() => severe(site.level) && exception_path(site.before),
             Anchor::Exception => exception_without_head(site.before),
             Anchor::Within => severe(site.level) && free_of_quotes(site.before),
         };
@@ -242,16 +240,36 @@ mod tests {
 
     #[test]
     fn exception_paths() {
-        for before in ["", "torch.cuda.", "RuntimeError: ", "  | [rank0]: a.b.CError: ", "OSError: [Errno 12] "] {
+        for before in [
+            "",
+            "torch.cuda.",
+            "RuntimeError: ",
+            "  | [rank0]: a.b.CError: ",
+            "OSError: [Errno 12] ",
+        ] {
             assert!(exception_path(before), "{before:?}");
         }
         for before in ["raise ", "    raise a.b.", "the ", "x = ", "File \"a\", "] {
             assert!(!exception_path(before), "{before:?}");
         }
-        for before in ["", "torch.", "(A pid=1) RuntimeError: ", "[rank0]: ", "vllm-1  | a.", "2026-10-02T16:15:43.1Z "] {
+        for before in [
+            "",
+            "torch.",
+            "(A pid=1) RuntimeError: ",
+            "[rank0]: ",
+            "vllm-1  | a.",
+            "2026-10-02T16:15:43.1Z ",
+        ] {
             assert!(exception_without_head(before), "{before:?}");
         }
-        for before in ["    raise ", "raise RuntimeError(f\"", "# ", "h:1:2 [0] NCCL WARN ", "f(", "about "] {
+        for before in [
+            "    raise ",
+            "raise RuntimeError(f\"",
+            "# ",
+            "h:1:2 [0] NCCL WARN ",
+            "f(",
+            "about ",
+        ] {
             assert!(!exception_without_head(before), "{before:?}");
         }
     }

@@ -152,7 +152,10 @@ impl Session {
             if head.is_some() && self.client_head == head {
                 continue;
             }
-            if CLIENT_TEXT.iter().any(|start| record.text.starts_with(start)) {
+            if CLIENT_TEXT
+                .iter()
+                .any(|start| record.text.starts_with(start))
+            {
                 self.client_head = head;
                 continue;
             }
@@ -389,7 +392,13 @@ mod tests {
             json_stamp("2027-01-01 00:00:02").as_deref(),
             Some("2027-01-01T00:00:02")
         );
-        for bad in ["", "2027-01-01", "2027-01-01 00:00:02,", "x027-01-01 00:00:02", "é"] {
+        for bad in [
+            "",
+            "2027-01-01",
+            "2027-01-01 00:00:02,",
+            "x027-01-01 00:00:02",
+            "é",
+        ] {
             assert_eq!(json_stamp(bad), None, "{bad}");
         }
     }

@@ -217,7 +217,10 @@ mod tests {
         assert_eq!(clean("ESC[32mINFOESC[0m"), "INFO");
         assert_eq!(clean("\\x1b[32mINFO\\033[0m"), "INFO");
         assert_eq!(clean("\x1b[2K\x1b[1Gbar"), "bar");
-        assert_eq!(clean("lone \x1b and ^ and \\ and E"), "lone  and ^ and \\ and E");
+        assert_eq!(
+            clean("lone \x1b and ^ and \\ and E"),
+            "lone  and ^ and \\ and E"
+        );
         assert!(matches!(clean("plain ERROR"), Cow::Borrowed(_)));
         assert_eq!(clean("\x1b["), "[");
     }
@@ -232,7 +235,10 @@ mod tests {
         assert_eq!(read("1,2.5,6"), Some(12.5));
         assert_eq!(read("x"), None);
         assert_eq!(read(&"9".repeat(400)), None);
-        assert_eq!(Cursor("4.823372 seconds40G [00:20").seconds(), Some(4.823372));
+        assert_eq!(
+            Cursor("4.823372 seconds40G [00:20").seconds(),
+            Some(4.823372)
+        );
         assert_eq!(Cursor("8.28 s (").seconds(), Some(8.28));
         assert_eq!(Cursor("5 secs.").seconds(), Some(5.0));
         assert_eq!(Cursor("5.1").seconds(), None);

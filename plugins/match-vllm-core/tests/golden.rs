@@ -23,7 +23,11 @@ fn logs() -> Vec<(String, String, Vec<Value>)> {
             .lines()
             .map(|line| serde_json::from_str(line).expect("valid expectation"))
             .collect();
-        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .expect("a file")
+            .to_string_lossy()
+            .into_owned();
         cases.push((name, text, expected));
     }
     cases.sort_by(|a: &(String, _, _), b| a.0.cmp(&b.0));
@@ -105,7 +109,11 @@ fn complete_by_independent_search() {
                     continue;
                 }
                 let also_failure = constant == "[shutdown]" && raw.contains("unexpectedly");
-                let key = if also_failure { "failure.engine_dead" } else { key };
+                let key = if also_failure {
+                    "failure.engine_dead"
+                } else {
+                    key
+                };
                 seen += 1;
                 assert!(
                     found.iter().any(|b| b.line == line as u64 && b.key == key),

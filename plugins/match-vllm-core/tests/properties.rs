@@ -48,16 +48,61 @@ fn batched(text: &str, sizes: &[usize]) -> Vec<Boundary> {
 /// Fragments from which hostile lines are made.
 fn fragment() -> impl Strategy<Value = String> {
     let literals = [
-        "(EngineCore pid=72) ", "(Worker_TP1 pid=9", ", ip=192.0.2.7) ", " pid=", "INFO ",
-        "ERROR 01-02 03:04:05 [core.py:1] ", "INFO 01-02 03:04:05 loader.py:123] ", ".py:1] ",
-        "Loading weights took ", "3.10", " seconds", "Model loading took ", " GiB", " memory and ",
-        "\u{2588}  version ", "\u{2588}  model   ", "0.33.0", "vLLM API server version ",
-        "Initializing a V1 LLM engine (v", ") with config: model='", "'", "\"", "{\"message\": \"",
-        "\", \"levelname\": \"INFO\"", "}", "\\u2588", "\\", "\x1b[0;36m", "\x1b[", "^[[", "^M", "\r",
-        "\n", "[shutdown] ", "EngineDeadError: ", "raise ", "Worker proc ", " died unexpectedly",
-        " (exit code: ", "-9", ", # CPU blocks: ", "# GPU blocks: ", " KV cache size: ", "Received request",
-        "Application startup complete.", "Shutting down", ": error: argument ", "é", "\u{FFFD}",
-        "99999999999999999999999999", ",", ".", "=", "count=", ": ",
+        "(EngineCore pid=72) ",
+        "(Worker_TP1 pid=9",
+        ", ip=192.0.2.7) ",
+        " pid=",
+        "INFO ",
+        "ERROR 01-02 03:04:05 [core.py:1] ",
+        "INFO 01-02 03:04:05 loader.py:123] ",
+        ".py:1] ",
+        "Loading weights took ",
+        "3.10",
+        " seconds",
+        "Model loading took ",
+        " GiB",
+        " memory and ",
+        "\u{2588}  version ",
+        "\u{2588}  model   ",
+        "0.33.0",
+        "vLLM API server version ",
+        "Initializing a V1 LLM engine (v",
+        ") with config: model='",
+        "'",
+        "\"",
+        "{\"message\": \"",
+        "\", \"levelname\": \"INFO\"",
+        "}",
+        "\\u2588",
+        "\\",
+        "\x1b[0;36m",
+        "\x1b[",
+        "^[[",
+        "^M",
+        "\r",
+        "\n",
+        "[shutdown] ",
+        "EngineDeadError: ",
+        "raise ",
+        "Worker proc ",
+        " died unexpectedly",
+        " (exit code: ",
+        "-9",
+        ", # CPU blocks: ",
+        "# GPU blocks: ",
+        " KV cache size: ",
+        "Received request",
+        "Application startup complete.",
+        "Shutting down",
+        ": error: argument ",
+        "é",
+        "\u{FFFD}",
+        "99999999999999999999999999",
+        ",",
+        ".",
+        "=",
+        "count=",
+        ": ",
     ];
     prop_oneof![
         8 => proptest::sample::select(literals.to_vec()).prop_map(str::to_owned),
@@ -142,7 +187,8 @@ proptest! {
 /// Lines of megabytes: bounded work, and what stands at their end is found.
 #[test]
 fn long_lines() {
-    let bar = "\rLoading safetensors checkpoint shards:  50% Completed | 1/2 [00:01<00:01,  1.55s/it]";
+    let bar =
+        "\rLoading safetensors checkpoint shards:  50% Completed | 1/2 [00:01<00:01,  1.55s/it]";
     let long = format!(
         "(EngineCore pid=7) {}(Worker_TP0 pid=8) INFO 01-02 03:04:05 [loader.py:1] Loading weights took 3.10 seconds",
         bar.repeat(60_000)
@@ -179,5 +225,9 @@ fn memory_does_not_grow_with_the_log() {
     }
     let found = session.feed("INFO 01-02 03:04:05 [loader.py:1] Loading weights took 3.10 seconds");
     assert_eq!(found[0].line, 1_000_000);
-    assert!(session.retained_bytes() < 1024, "{}", session.retained_bytes());
+    assert!(
+        session.retained_bytes() < 1024,
+        "{}",
+        session.retained_bytes()
+    );
 }

@@ -17,23 +17,33 @@ pub(super) fn rules() -> Vec<Rule> {
     vec![
         // Start. The first two wordings of 0.3–0.8 serve a later death as well.
         rule("AsyncEngineDeadError", Exception, DEAD, start_or_death_name),
-        rule("EngineCore hit an exception: Traceback", Message, START, |_| {
-            Some(Found {
-                start_or_death: true,
-                ..Found::default()
-            })
-        }),
+        rule(
+            "EngineCore hit an exception: Traceback",
+            Message,
+            START,
+            |_| {
+                Some(Found {
+                    start_or_death: true,
+                    ..Found::default()
+                })
+            },
+        ),
         rule("EngineCore failed to start.", Message, START, plain),
-        rule("Engine core initialization failed.", Exception, START, |site| {
-            const WITHIN_BYTES: usize = 256;
-            let mut cursor = site.cursor();
-            let found = Found::default();
-            if !cursor.skip_past("ailed core proc(s): ", WITHIN_BYTES) {
-                return Some(found);
-            }
-            let end = cursor.0.find('}').map_or(0, |end| end + 1);
-            Some(found.field("failed", &cursor.0[..end]))
-        }),
+        rule(
+            "Engine core initialization failed.",
+            Exception,
+            START,
+            |site| {
+                const WITHIN_BYTES: usize = 256;
+                let mut cursor = site.cursor();
+                let found = Found::default();
+                if !cursor.skip_past("ailed core proc(s): ", WITHIN_BYTES) {
+                    return Some(found);
+                }
+                let end = cursor.0.find('}').map_or(0, |end| end + 1);
+                Some(found.field("failed", &cursor.0[..end]))
+            },
+        ),
         rule(
             "Timed out waiting for engine core processes to start",
             Exception,
@@ -48,15 +58,30 @@ pub(super) fn rules() -> Vec<Rule> {
         ),
         // Death, V0.
         rule("Engine background task failed", Message, DEAD, plain),
-        rule("Background loop has errored already", Exception, DEAD, plain),
+        rule(
+            "Background loop has errored already",
+            Exception,
+            DEAD,
+            plain,
+        ),
         rule("Engine iteration timed out.", Message, DEAD, plain),
         rule("AsyncLLMEngine is already dead", Message, DEAD, plain),
         rule("MQLLMEngine is already dead", Message, DEAD, plain),
         // Death, V1. `MQEngineDeadError: ` and `vllm.….EngineDeadError: ` both end so.
         rule("EngineDeadError: ", Exception, DEAD, plain),
         rule("MulitprocExecutor got fatal signal", Message, DEAD, plain),
-        rule("Got fatal signal from worker processes", Message, DEAD, plain),
-        rule("EngineCore encountered a fatal error.", Message, DEAD, plain),
+        rule(
+            "Got fatal signal from worker processes",
+            Message,
+            DEAD,
+            plain,
+        ),
+        rule(
+            "EngineCore encountered a fatal error.",
+            Message,
+            DEAD,
+            plain,
+        ),
         rule("Engine core proc ", Message, DEAD, engine_process),
         rule("Engine core process ", Exception, DEAD, engine_process),
         rule("AsyncLLM output_handler failed.", Message, DEAD, plain),

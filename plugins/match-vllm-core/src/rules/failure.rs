@@ -46,16 +46,31 @@ fn memory() -> Vec<Rule> {
         rule("OutOfMemoryError: ", Exception, CUDA, requested),
         rule("Triton Error [CUDA]: out of memory", Exception, CUDA, plain),
         rule("CUDA error: out of memory", Exception, CUDA, plain),
-        rule("DefaultCPUAllocator: can't allocate memory", Within, HOST, plain),
+        rule(
+            "DefaultCPUAllocator: can't allocate memory",
+            Within,
+            HOST,
+            plain,
+        ),
         rule("Cannot allocate memory", Exception, HOST, plain),
         rule("Unable to allocate ", Exception, HOST, |site| {
             let known = site.before.contains("MemoryError") || site.after.contains("for an array");
             known.then(Found::default)
         }),
         rule("Out of memory: Killed process ", Within, HOST, kernel_kill),
-        rule("No available memory for the cache blocks", Exception, KV, plain),
+        rule(
+            "No available memory for the cache blocks",
+            Exception,
+            KV,
+            plain,
+        ),
         rule("The model's max seq len (", Exception, KV, kv_tokens),
-        rule("To serve at least one request with the model", Exception, KV, kv_needed),
+        rule(
+            "To serve at least one request with the model",
+            Exception,
+            KV,
+            kv_needed,
+        ),
         rule(
             "Free memory on device",
             Exception,
@@ -100,14 +115,24 @@ fn device() -> Vec<Rule> {
         rule("ncclRemoteError", Exception, NCCL, named),
         rule("ncclSystemError", Exception, NCCL, named),
         rule("ncclInternalError", Exception, NCCL, named),
-        rule("Watchdog caught collective operation timeout", Within, NCCL, plain),
+        rule(
+            "Watchdog caught collective operation timeout",
+            Within,
+            NCCL,
+            plain,
+        ),
         rule("ray.exceptions.", Exception, "failure.ray", |site| {
             let end = site.after.find(|c| !is_word(c)).unwrap_or(site.after.len());
             let (name, rest) = site.after.split_at(end);
             let ends = rest.is_empty() || rest.starts_with([':', '(', '\r']);
             (ends && !name.is_empty()).then(|| Found::default().field("error", name))
         }),
-        rule("Unable to register worker with raylet", Within, "failure.ray", plain),
+        rule(
+            "Unable to register worker with raylet",
+            Within,
+            "failure.ray",
+            plain,
+        ),
     ]
 }
 
@@ -122,15 +147,35 @@ fn start() -> Vec<Rule> {
                 .any(|mark| site.before.contains(mark));
             (bound && severe(site.level) && !site.before.contains("raise ")).then(Found::default)
         }),
-        rule(": error: unrecognized arguments: ", Free, ARGUMENT, argument),
+        rule(
+            ": error: unrecognized arguments: ",
+            Free,
+            ARGUMENT,
+            argument,
+        ),
         rule(": error: argument ", Free, ARGUMENT, argument),
-        rule(": error: the following arguments are required", Free, ARGUMENT, argument),
+        rule(
+            ": error: the following arguments are required",
+            Free,
+            ARGUMENT,
+            argument,
+        ),
         rule(": error: ambiguous option: ", Free, ARGUMENT, argument),
         rule(" validation error", Free, ARGUMENT, validation),
         rule("huggingface_hub.errors.", Exception, DOWNLOAD, download),
-        rule("huggingface_hub.utils._errors.", Exception, DOWNLOAD, download),
+        rule(
+            "huggingface_hub.utils._errors.",
+            Exception,
+            DOWNLOAD,
+            download,
+        ),
         rule("We couldn't connect to ", Exception, DOWNLOAD, plain),
-        rule("You are trying to access a gated repo", Exception, DOWNLOAD, plain),
+        rule(
+            "You are trying to access a gated repo",
+            Exception,
+            DOWNLOAD,
+            plain,
+        ),
         rule("is not a valid model identifier", Free, DOWNLOAD, |site| {
             let is_error = skip_tags(site.before).starts_with("OSError: ");
             (is_error && severe(site.level)).then(Found::default)
@@ -167,9 +212,9 @@ fn kernel_kill(site: &Site<'_>) -> Option<Found> {
 fn kv_tokens(site: &Site<'_>) -> Option<Found> {
     let mut cursor = site.cursor();
     let asked = cursor.integer_text()?;
-    if !cursor.skip(
-        ") is larger than the maximum number of tokens that can be stored in KV cache (",
-    ) {
+    if !cursor
+        .skip(") is larger than the maximum number of tokens that can be stored in KV cache (")
+    {
         return None;
     }
     let fits = cursor.integer_text()?;

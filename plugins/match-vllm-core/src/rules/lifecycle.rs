@@ -14,9 +14,12 @@ pub(super) fn rules() -> Vec<Rule> {
         read,
     };
     vec![
-        rule("Shutting down FastAPI HTTP server", Message, SHUTDOWN, |_| {
-            Some(asked(component("API server", "shutting down")))
-        }),
+        rule(
+            "Shutting down FastAPI HTTP server",
+            Message,
+            SHUTDOWN,
+            |_| Some(asked(component("API server", "shutting down"))),
+        ),
         rule("Shutting down", Free, SHUTDOWN, framework_shutdown),
         rule("Application shutdown complete.", Message, SHUTDOWN, |_| {
             Some(component("HTTP server", "shutdown complete"))
@@ -30,7 +33,12 @@ pub(super) fn rules() -> Vec<Rule> {
             Some(found.field_if("timeout", timeout))
         }),
         rule("[shutdown] ", Message, SHUTDOWN, family),
-        rule(" is preempted by PreemptionMode.", Free, "preempted", preempted_v0),
+        rule(
+            " is preempted by PreemptionMode.",
+            Free,
+            "preempted",
+            preempted_v0,
+        ),
         rule("Preemptions: ", Free, "preempted", preempted_v1),
     ]
 }

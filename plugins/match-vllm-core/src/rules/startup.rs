@@ -16,32 +16,95 @@ pub(super) fn rules() -> Vec<Rule> {
         rule("vLLM server version ", Message, "banner", banner),
         rule("  version ", Free, "banner", logo),
         rule("\u{2588} version ", Free, "banner", logo),
-        rule("Initializing an LLM engine", Message, "engine_init", engine_init),
-        rule("Initializing a V0 LLM engine", Message, "engine_init", engine_init_v0),
-        rule("Initializing a V1 LLM engine", Message, "engine_init", engine_init_v1),
-        rule("Starting to load model ", Message, "model_load_start", load_start),
-        rule("Loading model from scratch...", Message, "model_load_start", |_| {
-            Some(Found::default())
-        }),
-        rule("Time spent downloading weights for ", Message, "weight_download", download),
-        rule("Loading weights took ", Message, "weights_loaded", weights_loaded),
-        rule("Loading model weights took ", Message, "model_loaded", model_loaded),
+        rule(
+            "Initializing an LLM engine",
+            Message,
+            "engine_init",
+            engine_init,
+        ),
+        rule(
+            "Initializing a V0 LLM engine",
+            Message,
+            "engine_init",
+            engine_init_v0,
+        ),
+        rule(
+            "Initializing a V1 LLM engine",
+            Message,
+            "engine_init",
+            engine_init_v1,
+        ),
+        rule(
+            "Starting to load model ",
+            Message,
+            "model_load_start",
+            load_start,
+        ),
+        rule(
+            "Loading model from scratch...",
+            Message,
+            "model_load_start",
+            |_| Some(Found::default()),
+        ),
+        rule(
+            "Time spent downloading weights for ",
+            Message,
+            "weight_download",
+            download,
+        ),
+        rule(
+            "Loading weights took ",
+            Message,
+            "weights_loaded",
+            weights_loaded,
+        ),
+        rule(
+            "Loading model weights took ",
+            Message,
+            "model_loaded",
+            model_loaded,
+        ),
         rule("Model loading took ", Message, "model_loaded", model_loaded),
         rule("torch.compile took ", Message, "torch_compile", compile),
         rule("torch.compile takes ", Message, "torch_compile", compile),
-        rule("graph compilation takes ", Message, "torch_compile", compile),
-        rule("Available KV cache memory: ", Message, "kv_cache", kv_memory),
+        rule(
+            "graph compilation takes ",
+            Message,
+            "torch_compile",
+            compile,
+        ),
+        rule(
+            "Available KV cache memory: ",
+            Message,
+            "kv_cache",
+            kv_memory,
+        ),
         rule("Initial free memory ", Message, "kv_cache", kv_reserved),
-        rule("Memory profiling results:", Message, "kv_cache", kv_profiled),
+        rule(
+            "Memory profiling results:",
+            Message,
+            "kv_cache",
+            kv_profiled,
+        ),
         rule(
             "the rest of the memory reserved for KV Cache is ",
             Free,
             "kv_cache",
             kv_rest,
         ),
-        rule("Applying persisted startup plan", Message, "kv_cache", kv_plan),
+        rule(
+            "Applying persisted startup plan",
+            Message,
+            "kv_cache",
+            kv_plan,
+        ),
         rule(" KV cache size: ", Free, "kv_cache", kv_size),
-        rule("Maximum concurrency for ", Message, "kv_cache", kv_concurrency),
+        rule(
+            "Maximum concurrency for ",
+            Message,
+            "kv_cache",
+            kv_concurrency,
+        ),
         rule(", # CPU blocks: ", Free, "kv_cache", blocks_both),
         rule("# GPU blocks: ", Message, "kv_cache", blocks_gpu),
         rule(
@@ -50,18 +113,36 @@ pub(super) fn rules() -> Vec<Rule> {
             "kv_cache",
             blocks_config,
         ),
-        rule("Graph capturing finished in ", Message, "graph_capture", capture),
+        rule(
+            "Graph capturing finished in ",
+            Message,
+            "graph_capture",
+            capture,
+        ),
         rule(
             "init engine (profile, create kv cache, warmup model) took ",
             Message,
             "engine_ready",
             engine_ready,
         ),
-        rule("Starting vLLM API server", Message, "server_start", server_start),
-        rule("Starting vLLM server on ", Message, "server_start", server_start),
-        rule("Application startup complete.", Message, "startup_complete", |_| {
-            Some(Found::default())
-        }),
+        rule(
+            "Starting vLLM API server",
+            Message,
+            "server_start",
+            server_start,
+        ),
+        rule(
+            "Starting vLLM server on ",
+            Message,
+            "server_start",
+            server_start,
+        ),
+        rule(
+            "Application startup complete.",
+            Message,
+            "startup_complete",
+            |_| Some(Found::default()),
+        ),
     ]
 }
 
@@ -79,14 +160,16 @@ fn banner(site: &Site<'_>) -> Option<Found> {
 fn logo(site: &Site<'_>) -> Option<Found> {
     let drawing = site.before;
     let drawn = site.headed()
-        && drawing.chars().any(|c| !c.is_ascii())
+        && !drawing.is_ascii()
         && !drawing.contains(|c: char| c.is_ascii_alphanumeric());
     if !drawn {
         return None;
     }
     let mut cursor = site.cursor();
     let version = cursor.version()?;
-    let tail = cursor.0.trim_matches(|c: char| c.is_whitespace() || c == '│');
+    let tail = cursor
+        .0
+        .trim_matches(|c: char| c.is_whitespace() || c == '│');
     tail.is_empty()
         .then(|| Found::default().field("version", version))
 }
@@ -95,8 +178,7 @@ fn logo(site: &Site<'_>) -> Option<Found> {
 pub(crate) fn logo_model(message: &str) -> Option<&str> {
     let at = message.find(" model ")?;
     let drawing = &message[..at];
-    let drawn = drawing.chars().any(|c| !c.is_ascii())
-        && !drawing.contains(|c: char| c.is_ascii_alphanumeric());
+    let drawn = !drawing.is_ascii() && !drawing.contains(|c: char| c.is_ascii_alphanumeric());
     drawn
         .then(|| Cursor(message[at + 7..].trim_start()).word())
         .flatten()
@@ -179,11 +261,14 @@ fn compile(site: &Site<'_>) -> Option<Found> {
     if !cursor.skip(" in total") {
         return None;
     }
+    // 0.32+ names the part of the model: `[backbone] `.
     let tag = site
         .before
-        .trim()
-        .strip_prefix('[')
-        .and_then(|tag| tag.strip_suffix(']'));
+        .trim_end()
+        .strip_suffix(']')
+        .and_then(|before| before.rsplit_once('['))
+        .map(|(_, tag)| tag)
+        .filter(|tag| tag.chars().all(|c| is_word(c) || matches!(c, '.' | '-')));
     Some(
         Found::default()
             .seconds("torch_compile_s", seconds)
@@ -290,7 +375,9 @@ fn blocks_both(site: &Site<'_>) -> Option<Found> {
     let (device, count) = site.before[at + 2..].split_once(" blocks: ")?;
     let plain = device.chars().all(is_word)
         && !count.is_empty()
-        && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+        && count
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b',');
     let start = &site.before[..at];
     let admitted = plain
         && if site.headed() {
@@ -375,7 +462,10 @@ mod tests {
 
     #[test]
     fn reads_the_model_of_the_logo() {
-        assert_eq!(logo_model("  █▄█▀ █     █  model   org/model-8b\r"), Some("org/model-8b"));
+        assert_eq!(
+            logo_model("  █▄█▀ █     █  model   org/model-8b\r"),
+            Some("org/model-8b")
+        );
         assert_eq!(logo_model(" █ model a/b"), Some("a/b"));
         assert_eq!(logo_model("the model is here"), None);
         assert_eq!(logo_model("█ x model a"), None);
@@ -384,6 +474,10 @@ mod tests {
     #[test]
     fn within_is_used_nowhere_for_figures() {
         // A figure in the middle of arbitrary text could be a client's.
-        assert!(rules().iter().all(|rule| rule.anchor != crate::rules::Anchor::Within));
+        assert!(
+            rules()
+                .iter()
+                .all(|rule| rule.anchor != crate::rules::Anchor::Within)
+        );
     }
 }
