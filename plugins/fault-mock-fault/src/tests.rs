@@ -22,7 +22,7 @@ fn the_mode_is_switched_on_and_off_at_the_victims_admin_url() {
     let mut host = FakeHost::default();
     host.targets[1].attributes[0].value = "http://127.0.0.1:9001/".into();
     arm(
-        r#"{"mode":"error","status":503,"duration_ms":2000}"#,
+        r#"{"mode":"error","status":503,"delay_ms":20,"fraction":0.5,"duration_ms":2000}"#,
         &mut host,
     )
     .expect("arms");
@@ -35,7 +35,10 @@ fn the_mode_is_switched_on_and_off_at_the_victims_admin_url() {
     }
     let body = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).expect("JSON");
     let on = body(&sent.request.body);
-    assert_eq!(on, serde_json::json!({"mode": "error", "status": 503}));
+    assert_eq!(
+        on,
+        serde_json::json!({"mode": "error", "status": 503, "delay_ms": 20, "fraction": 0.5})
+    );
     assert_eq!(body(&off.body), serde_json::json!({"mode": "none"}));
     assert_eq!(
         (sent.when.at, sent.when.until),
@@ -82,18 +85,25 @@ fn mistakes_in_the_configuration_name_their_key() {
         wrong_keys(r#"{"mode":"stall","duration_ms":0}"#),
         ["duration_ms"]
     );
+    for (mode, key, bad, good) in [
+        ("slow_reload", "factor", "-0.1", "0"),
+        ("slow_reload", "factor", "1000000.1", "1000000"),
+        ("silent_hang", "fraction", "1.01", "1"),
+        ("stream_abort", "fraction", "-0.01", "0"),
+        ("error", "delay_ms", "3600001", "3600000"),
+    ] {
+        let with = |value: &str| format!(r#"{{"mode":"{mode}","{key}":{value}}}"#);
+        assert_eq!(wrong_keys(&with(bad)), [key], "{bad}");
+        assert!(parse::<Config>(&with(good)).is_ok(), "{good}");
+    }
     assert_eq!(
-        wrong_keys(r#"{"mode":"slow_reload","reload_ms":0}"#),
-        ["reload_ms"]
-    );
-    assert_eq!(
-        wrong_keys(r#"{"mode":"silent_hang","after_events":3,"reload_ms":1}"#),
-        ["after_events", "reload_ms"]
+        wrong_keys(r#"{"mode":"silent_hang","after_tokens":3,"factor":1}"#),
+        ["after_tokens", "factor"]
     );
     assert_eq!(wrong_keys("{}"), [""]);
     assert!(parse::<Config>(r#"{"mode":"error","status":400}"#).is_ok());
     assert!(parse::<Config>(r#"{"mode":"error","status":599}"#).is_ok());
-    assert!(parse::<Config>(r#"{"mode":"stream_abort","after_events":0}"#).is_ok());
+    assert!(parse::<Config>(r#"{"mode":"stream_abort","after_tokens":0}"#).is_ok());
 }
 
 #[test]
