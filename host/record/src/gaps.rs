@@ -11,6 +11,9 @@ pub const GAP_BUCKET_NS: i64 = 1_000_000_000;
 /// Significant figures of every histogram of the instrument.
 pub const SIGNIFICANT_FIGURES: u8 = 3;
 
+/// Largest gap that a histogram tells apart, in microseconds (19 hours): bounds its size.
+pub const MAX_GAP_US: u64 = 1 << 36;
+
 /// The one pinned configuration: microseconds, from 1 to at least 600 s, 3 significant figures. The
 /// histogram grows with what it holds, so that a bucket of short gaps stays small; two of them add
 /// without loss, since the figures are the same.
@@ -35,7 +38,8 @@ impl GapHistograms {
                 Histogram::new(SIGNIFICANT_FIGURES)
                     .expect("3 figures are within the library's 0 to 5")
             })
-            .saturating_record(gap_us);
+            .record(gap_us.min(MAX_GAP_US))
+            .expect("a histogram that grows takes every value up to the bound");
     }
 
     /// Merges the buckets whose start lies in `[start_ns, end_ns)`.
@@ -45,13 +49,31 @@ impl GapHistograms {
             let at = bucket * GAP_BUCKET_NS;
             if at >= start_ns && at < end_ns {
                 for step in histogram.iter_recorded() {
-                    sum.saturating_record_n(
-                        step.value_iterated_to(),
-                        u64::from(step.count_at_value()),
-                    );
+                    // Not `saturating_record_n`: it clamps to the present size instead of growing.
+                    sum.record_n(step.value_iterated_to(), u64::from(step.count_at_value()))
+                        .expect("a histogram that grows takes every value of another one");
                 }
             }
         }
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_gaps_are_kept_and_not_clamped_to_the_first_size() {
+        let mut gaps = GapHistograms::default();
+        gaps.record(500, 14_000_000_000);
+        gaps.record(GAP_BUCKET_NS, 10_000_000);
+        gaps.record(2 * GAP_BUCKET_NS, 0);
+        let all = gaps.merged(0, 3 * GAP_BUCKET_NS);
+        assert_eq!(all.len(), 3);
+        assert!(all.max().abs_diff(14_000_000) <= 14_000, "{}", all.max());
+        assert_eq!(all.min(), 1, "a gap under 1 µs counts as 1 µs");
+        assert!(all.value_at_quantile(0.5).abs_diff(10_000) <= 10);
+        assert_eq!(gaps.merged(GAP_BUCKET_NS, 2 * GAP_BUCKET_NS).len(), 1);
     }
 }

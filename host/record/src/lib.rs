@@ -4,20 +4,34 @@
 //! time in nanoseconds unless a name says otherwise. Absent is `None`, never 0.
 
 mod boundary;
+mod error;
 mod event;
 mod finding;
 mod gaps;
+mod io;
 mod manifest;
 mod metrics;
+mod names;
 mod request;
+#[cfg(test)]
+mod testing;
 
 pub use boundary::{Boundaries, Boundary, LogCoverage, Measure, StampSource};
+pub use error::RecordError;
 pub use event::{
     CanaryStream, ClockSample, EffectStep, Event, EventKind, Fact, ProbeOutcome, ProbePath,
     ProofVerdict, ReplicaStep,
 };
 pub use finding::{Finding, GateSeverity, GateVerdict};
-pub use gaps::{GAP_BUCKET_NS, GapHistograms, SIGNIFICANT_FIGURES, pinned_histogram};
+pub use gaps::{GAP_BUCKET_NS, GapHistograms, MAX_GAP_US, SIGNIFICANT_FIGURES, pinned_histogram};
+pub use io::{
+    ArtifactMismatch, EventLog, EventWriter, GapLogWriter, JournalEntry, MAX_ARTIFACTS,
+    MAX_EVENT_LINE_BYTES, MAX_EVENTS, MAX_FRAME_BYTES, MAX_GAP_BUCKETS, MAX_JSON_BYTES,
+    MAX_METRIC_ROWS, ManifestHead, REQUESTS_SCHEMA, RequestJournalReader, RequestJournalWriter,
+    RequestParquetWriter, RunFiles, SealSummary, read_events, read_gaps, read_json,
+    read_metrics_parquet, read_requests_parquet, read_run, read_run_noting, seal_journal,
+    sha256_file, write_gaps, write_json_atomic, write_metrics_parquet, write_requests_parquet,
+};
 pub use manifest::{ArtifactEntry, MANIFEST_SCHEMA_VERSION, Manifest};
 pub use metrics::{MetricSample, MetricTable};
 pub use request::{CensorKind, ErrorClass, FinishReason, Outcome, RequestRecord};

@@ -1,0 +1,69 @@
+//! A file that appears under its name only when it is whole.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::RecordError;
+
+/// Suffix of a file that is being written.
+const PART_SUFFIX: &str = ".part";
+
+/// Written beside its final name, renamed on [`commit`](Self::commit), removed when dropped before.
+pub(crate) struct AtomicFile {
+    target: PathBuf,
+    part: PathBuf,
+    file: File,
+    committed: bool,
+}
+
+impl AtomicFile {
+    /// Starts a file that will replace `target`.
+    pub(crate) fn create(target: &Path) -> Result<Self, RecordError> {
+        let mut part = target.as_os_str().to_owned();
+        part.push(PART_SUFFIX);
+        let part = PathBuf::from(part);
+        let file = File::create(&part).map_err(|e| RecordError::io(&part, "create it", e))?;
+        Ok(Self {
+            target: target.to_owned(),
+            part,
+            file,
+            committed: false,
+        })
+    }
+
+    /// The final name.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Makes the file durable and gives it its name.
+    pub(crate) fn commit(mut self) -> Result<(), RecordError> {
+        self.file
+            .sync_all()
+            .map_err(|e| RecordError::io(&self.part, "write it to the disk", e))?;
+        fs::rename(&self.part, &self.target)
+            .map_err(|e| RecordError::io(&self.target, "rename it into place", e))?;
+        self.committed = true;
+        Ok(())
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.file.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if !self.committed {
+            // Best effort: a stray part is never read.
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! `requests.journal`: what a run appends while it goes on.
+//!
+//! The file starts with eight bytes that name the format. Then frames follow: length (`u32`, little
+//! endian), CRC-32 of the payload (`u32`, little endian), payload. A payload is one byte of kind and
+//! its content: 0 = a [`RequestRecord`] in postcard, 1 = a bucket index (`i64`, little endian) and
+//! an HdrHistogram V2 of gaps that *adds* to that bucket. Whatever ends the writer, every frame that
+//! reached the kernel stays readable: a frame that is cut short or does not match its checksum ends
+//! the file for the reader, which says how many bytes it left unread.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use hdrhistogram::Histogram;
+
+use super::histogram_codec;
+use crate::{RecordError, RequestRecord};
+
+/// Names the format and its version.
+const MAGIC: &[u8; 8] = b"BSTJRNL1";
+
+/// Largest payload of a frame.
+pub const MAX_FRAME_BYTES: usize = 1 << 20;
+
+/// Bytes held back before a write to the kernel, at most; [`RequestJournalWriter::flush`] writes
+/// them at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+const KIND_REQUEST: u8 = 0;
+const KIND_GAPS: u8 = 1;
+
+/// Appends to a journal. A frame is safe from a kill of this process once
+/// [`flush`](Self::flush) returned; the load path flushes at least each second.
+#[derive(Debug)]
+pub struct RequestJournalWriter {
+    path: PathBuf,
+    out: BufWriter<File>,
+    payload: Vec<u8>,
+}
+
+impl RequestJournalWriter {
+    /// Starts a journal. A journal that is there already belongs to another run and is not touched.
+    ///
+    /// # Errors
+    /// When the file exists or cannot be created.
+    pub fn create(path: &Path) -> Result<Self, RecordError> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|e| RecordError::io(path, "create it", e))?;
+        let mut writer = Self {
+            path: path.to_owned(),
+            out: BufWriter::with_capacity(BUFFER_BYTES, file),
+            payload: Vec::new(),
+        };
+        writer.write_all(MAGIC)?;
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Appends one record.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn append(&mut self, record: &RequestRecord) -> Result<(), RecordError> {
+        self.payload.clear();
+        self.payload.push(KIND_REQUEST);
+        let buffer = std::mem::take(&mut self.payload);
+        self.payload = postcard::to_extend(record, buffer)
+            .map_err(|e| RecordError::damaged(&self.path, format!("unwritable record: {e}")))?;
+        self.frame()
+    }
+
+    /// Appends gaps that add to those of a bucket.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn append_gaps(
+        &mut self,
+        bucket: i64,
+        histogram: &Histogram<u32>,
+    ) -> Result<(), RecordError> {
+        self.payload.clear();
+        self.payload.push(KIND_GAPS);
+        self.payload.extend_from_slice(&bucket.to_le_bytes());
+        histogram_codec::encode(histogram, &mut self.payload)
+            .map_err(|e| RecordError::damaged(&self.path, format!("unwritable gaps: {e}")))?;
+        self.frame()
+    }
+
+    /// Hands everything to the kernel.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn flush(&mut self) -> Result<(), RecordError> {
+        self.out
+            .flush()
+            .map_err(|e| RecordError::io(&self.path, "append to it", e))
+    }
+
+    fn frame(&mut self) -> Result<(), RecordError> {
+        let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        if length as usize > MAX_FRAME_BYTES {
+            return Err(RecordError::damaged(
+                &self.path,
+                format!("a frame of {length} bytes is over the bound"),
+            ));
+        }
+        let checksum = crc32fast::hash(&self.payload);
+        let payload = std::mem::take(&mut self.payload);
+        self.write_all(&length.to_le_bytes())?;
+        self.write_all(&checksum.to_le_bytes())?;
+        self.write_all(&payload)?;
+        self.payload = payload;
+        Ok(())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
+        self.out
+            .write_all(bytes)
+            .map_err(|e| RecordError::io(&self.path, "append to it", e))
+    }
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JournalEntry {
+    /// A record.
+    Request(Box<RequestRecord>),
+    /// Gaps that add to those of a bucket.
+    Gaps {
+        /// Index of the bucket ([`crate::GAP_BUCKET_NS`]).
+        bucket: i64,
+        /// The gaps, in microseconds.
+        histogram: Histogram<u32>,
+    },
+}
+
+/// Reads a journal, also one whose writer was killed.
+#[derive(Debug)]
+pub struct RequestJournalReader {
+    path: PathBuf,
+    file: BufReader<File>,
+    total: u64,
+    good: u64,
+    ended: bool,
+}
+
+impl RequestJournalReader {
+    /// Opens a journal.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not a journal. A file that ends inside its first eight bytes is
+    /// an empty journal.
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+        let total = file
+            .metadata()
+            .map_err(|e| RecordError::io(path, "read it", e))?
+            .len();
+        let mut reader = Self {
+            path: path.to_owned(),
+            file: BufReader::with_capacity(BUFFER_BYTES, file),
+            total,
+            good: 0,
+            ended: false,
+        };
+        let mut magic = [0; MAGIC.len()];
+        let n = reader.fill(&mut magic)?;
+        if magic[..n] != MAGIC[..n] {
+            return Err(RecordError::damaged(path, "not a request journal"));
+        }
+        reader.good = n as u64;
+        reader.ended = n < MAGIC.len();
+        Ok(reader)
+    }
+
+    /// The next frame, or `None` at the end or before a torn one.
+    ///
+    /// # Errors
+    /// When the disk fails. Damage is no error: it ends the journal.
+    pub fn next_entry(&mut self) -> Result<Option<JournalEntry>, RecordError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut head = [0; 8];
+        let n = self.fill(&mut head)?;
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let checksum = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        if n < head.len() || length == 0 || length > MAX_FRAME_BYTES {
+            self.ended = true;
+            return Ok(None);
+        }
+        let mut payload = vec![0; length];
+        let whole = self.fill(&mut payload)? == length && crc32fast::hash(&payload) == checksum;
+        match whole.then(|| decode(&payload)).flatten() {
+            Some(entry) => {
+                self.good += (head.len() + length) as u64;
+                Ok(Some(entry))
+            }
+            None => {
+                self.ended = true;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Bytes behind the last good frame, meaningful once [`next_entry`](Self::next_entry) returned
+    /// `None`. 0 = the journal was whole.
+    pub fn torn_bytes(&self) -> u64 {
+        self.total.saturating_sub(self.good)
+    }
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, RecordError> {
+        let mut n = 0;
+        while n < buffer.len() {
+            match self.file.read(&mut buffer[n..]) {
+                Ok(0) => break,
+                Ok(got) => n += got,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(RecordError::io(&self.path, "read it", e)),
+            }
+        }
+        Ok(n)
+    }
+}
+
+fn decode(payload: &[u8]) -> Option<JournalEntry> {
+    let (kind, content) = payload.split_first()?;
+    match *kind {
+        KIND_REQUEST => {
+            let (record, rest) = postcard::take_from_bytes(content).ok()?;
+            rest.is_empty()
+                .then(|| JournalEntry::Request(Box::new(record)))
+        }
+        KIND_GAPS => {
+            let (bucket, bytes) = content.split_first_chunk::<8>()?;
+            Some(JournalEntry::Gaps {
+                bucket: i64::from_le_bytes(*bucket),
+                histogram: histogram_codec::decode(bytes).ok()?,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::record;
+    use proptest::prelude::*;
+
+    fn written(dir: &Path) -> PathBuf {
+        let path = dir.join("requests.journal");
+        let mut writer = RequestJournalWriter::create(&path).unwrap();
+        for index in 0..20 {
+            writer.append(&record(index)).unwrap();
+        }
+        let mut h = Histogram::new(3).unwrap();
+        h.record(12_345).unwrap();
+        writer.append_gaps(7, &h).unwrap();
+        writer.append(&record(20)).unwrap();
+        writer.flush().unwrap();
+        path
+    }
+
+    fn read_all(path: &Path) -> (Vec<JournalEntry>, u64) {
+        let mut reader = RequestJournalReader::open(path).unwrap();
+        let mut entries = Vec::new();
+        while let Some(entry) = reader.next_entry().unwrap() {
+            entries.push(entry);
+        }
+        (entries, reader.torn_bytes())
+    }
+
+    #[test]
+    fn every_frame_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (entries, torn) = read_all(&written(dir.path()));
+        assert_eq!((entries.len(), torn), (22, 0));
+        assert_eq!(entries[3], JournalEntry::Request(Box::new(record(3))));
+        let JournalEntry::Gaps { bucket, histogram } = &entries[20] else {
+            panic!("{:?}", entries[20]);
+        };
+        assert_eq!((*bucket, histogram.len()), (7, 1));
+    }
+
+    #[test]
+    fn a_journal_cut_anywhere_gives_every_whole_frame_before_the_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let bytes = std::fs::read(&path).unwrap();
+        let (whole, _) = read_all(&path);
+        for cut in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            let (entries, torn) = read_all(&path);
+            assert_eq!(entries[..], whole[..entries.len()]);
+            assert!(torn <= cut as u64);
+            assert!(entries.len() < whole.len());
+        }
+    }
+
+    #[test]
+    fn a_second_journal_never_overwrites_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let error = RequestJournalWriter::create(&path).unwrap_err().to_string();
+        assert!(error.contains("does not hold a run yet"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), keep: bool) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("requests.journal");
+            let mut all = if keep { MAGIC.to_vec() } else { Vec::new() };
+            all.extend_from_slice(&bytes);
+            std::fs::write(&path, &all).unwrap();
+            if let Ok(mut reader) = RequestJournalReader::open(&path) {
+                while reader.next_entry().unwrap().is_some() {}
+            }
+        }
+
+        #[test]
+        fn a_damaged_payload_is_never_taken_for_a_record(at in 0usize..100_000, bit in 0u8..8) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = written(dir.path());
+            let (whole, _) = read_all(&path);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = MAGIC.len() + at % (bytes.len() - MAGIC.len());
+            bytes[at] ^= 1 << bit;
+            std::fs::write(&path, &bytes).unwrap();
+            let (entries, torn) = read_all(&path);
+            prop_assert!(torn > 0);
+            prop_assert_eq!(&entries[..], &whole[..entries.len()]);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The files of a run: writers that survive a kill, readers that survive any bytes.
+//!
+//! While a run is under way only append-only files exist (`requests.journal`, `events.jsonl`). When
+//! it ends the journal is sealed into `requests.parquet` and `gaps.hlog.zst`, each written beside
+//! its name and renamed, and only then removed: at every instant the records are whole in one place
+//! or the other.
+
+mod atomic;
+mod columns;
+mod events;
+mod gap_log;
+mod histogram_codec;
+mod journal;
+mod json;
+mod manifest_files;
+mod metrics_parquet;
+mod requests_parquet;
+mod run_dir;
+mod seal;
+
+pub use events::{EventLog, EventWriter, MAX_EVENT_LINE_BYTES, MAX_EVENTS, read_events};
+pub use gap_log::{GapLogWriter, MAX_GAP_BUCKETS, read_gaps, write_gaps};
+pub use journal::{JournalEntry, MAX_FRAME_BYTES, RequestJournalReader, RequestJournalWriter};
+pub use json::{MAX_JSON_BYTES, read_json, sha256_file, write_json_atomic};
+pub use manifest_files::{ArtifactMismatch, MAX_ARTIFACTS, ManifestHead};
+pub use metrics_parquet::{MAX_METRIC_ROWS, read_metrics_parquet, write_metrics_parquet};
+pub use requests_parquet::{
+    REQUESTS_SCHEMA, RequestParquetWriter, read_requests_parquet, write_requests_parquet,
+};
+pub use run_dir::{RunFiles, read_run, read_run_noting};
+pub use seal::{SealSummary, seal_journal};

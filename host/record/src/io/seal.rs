@@ -1,0 +1,72 @@
+//! Turns the journal of a run into the two tables that others read, in constant memory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+
+use super::gap_log::{GapLogWriter, merge};
+use super::journal::{JournalEntry, RequestJournalReader};
+use super::requests_parquet::RequestParquetWriter;
+use super::run_dir::RunFiles;
+use crate::RecordError;
+
+/// Buckets of gaps that are held open while the journal is read. A bucket that is met again after it
+/// was written is written again; its lines add up.
+const MAX_OPEN_BUCKETS: usize = 128;
+
+/// What was sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealSummary {
+    /// Rows of `requests.parquet`.
+    pub requests: u64,
+    /// Gaps of `gaps.hlog.zst`.
+    pub gaps: u64,
+    /// Bytes of the journal that its writer did not complete.
+    pub torn_bytes: u64,
+}
+
+/// Writes `requests.parquet` and `gaps.hlog.zst` from `requests.journal` and removes the journal.
+/// May be called again after it was interrupted anywhere.
+///
+/// # Errors
+/// When the journal cannot be read or the tables cannot be written; the journal then stays.
+pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
+    let files = RunFiles::new(dir);
+    let mut journal = RequestJournalReader::open(&files.journal())?;
+    let mut requests = RequestParquetWriter::create(&files.requests())?;
+    let mut gaps = GapLogWriter::create(&files.gaps())?;
+    let mut open: BTreeMap<i64, Histogram<u32>> = BTreeMap::new();
+    let mut summary = SealSummary {
+        requests: 0,
+        gaps: 0,
+        torn_bytes: 0,
+    };
+    while let Some(entry) = journal.next_entry()? {
+        match entry {
+            JournalEntry::Request(record) => {
+                requests.push(*record)?;
+                summary.requests += 1;
+            }
+            JournalEntry::Gaps { bucket, histogram } => {
+                summary.gaps += histogram.len();
+                merge(&mut open, bucket, histogram);
+                if open.len() > MAX_OPEN_BUCKETS
+                    && let Some((bucket, histogram)) = open.pop_first()
+                {
+                    gaps.append(bucket, &histogram)?;
+                }
+            }
+        }
+    }
+    for (bucket, histogram) in &open {
+        gaps.append(*bucket, histogram)?;
+    }
+    gaps.finish()?;
+    requests.finish()?;
+    summary.torn_bytes = journal.torn_bytes();
+    fs::remove_file(files.journal())
+        .map_err(|e| RecordError::io(&files.journal(), "remove it", e))?;
+    Ok(summary)
+}
