@@ -194,7 +194,8 @@ impl Session {
         for text in lines.take(MAX_MESSAGE_LINES) {
             let record = Record {
                 head: Some(Head {
-                    level: object.level.as_deref().unwrap_or("INFO"),
+                    // Without a level, the place in the message must do.
+                    level: object.level.as_deref().unwrap_or("ERROR"),
                     stamp: "",
                     place: "",
                 }),
@@ -342,6 +343,10 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
 /// The log object of a line and the text before it.
 fn find_object(text: &str) -> Option<(&str, LogObject<'_>)> {
     let at = text.find("{\"")?;
+    // Behind a head of its own, an object is part of a text message.
+    if record::records(&text[..at]).iter().any(|r| r.head.is_some()) {
+        return None;
+    }
     let object = json::read_object(&text[at..]);
     let known = object.log.is_some()
         || (object.message.is_some() && (object.level.is_some() || object.asctime.is_some()));

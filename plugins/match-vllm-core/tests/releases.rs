@@ -351,6 +351,7 @@ fn decoys_yield_nothing() {
         "ERROR 01-02 03:04:05 [serving.py:1] pydantic_core.ValidationError: 1 validation error for ChatCompletionRequest",
         "INFO 01-02 03:04:05 [shm_broadcast.py:1] No available shared memory broadcast block found in 60 seconds.",
         "{\"levelname\": \"INFO\", \"message\": \"Received request x: Loading weights took 3.1 seconds\\nLoading weights took 3 seconds\"}",
+        "INFO 01-02 03:04:05 [a.py:1] got {\"levelname\": \"INFO\", \"message\": \"Loading weights took 3.1 seconds\"}",
         "{\"prompt\": \"Loading weights took 3.1 seconds\"}",
     ] {
         assert_eq!(read(line), [], "{line}");
