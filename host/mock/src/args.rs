@@ -386,7 +386,7 @@ mod tests {
         for (args, says) in [
             (&["--release", "9.9"][..], "--release"),
             (&["--max-num-seqs", "0"], "--max-num-seqs"),
-            (&["--ttft-ms", "-1"], "--ttft-ms"),
+            (&["--ttft-ms=-1"], "--ttft-ms"),
             (&["--ttft-ms", "NaN"], "--ttft-ms"),
             (&["--slow-reload", "2"], "--state-file"),
             (&["--die-at-start", "lunch"], "--die-at-start"),

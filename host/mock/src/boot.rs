@@ -1,12 +1,13 @@
 //! Printing the start-up lines of a phase, with figures that equal the script.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::args::Config;
 use crate::logline::{LineWriter, with_commas};
 use crate::mono::now_ns;
 use crate::phases::{Phase, PhaseLengths};
-use crate::release::{Line, Release, Who};
+use crate::release::Release;
+use crate::release::lines::{Line, Occasion, Who};
 use crate::truth::Truth;
 
 /// Weights of the make-believe model, GiB.
@@ -16,10 +17,15 @@ const KV_GIB: f64 = 48.0;
 /// Memory of the captured graphs, GiB.
 const GRAPHS_GIB: f64 = 0.61;
 
+/// vLLM prints the download line only above this, seconds.
+const DOWNLOAD_LINE_ABOVE_S: f64 = 0.5;
+
 /// Prints one process's share of the start-up lines.
 pub struct Boot<'a> {
     /// Release whose lines to print.
     pub release: &'static Release,
+    /// Its lines.
+    pub lines: &'a [Line],
     /// Configuration with the scripted lengths.
     pub config: &'a Config,
     /// Where the truth goes.
@@ -57,35 +63,21 @@ impl Figures {
 }
 
 impl Boot<'_> {
-    /// Prints the lines that end `phase` and belong to this process; records the boundaries.
-    pub fn print(&self, phase: Phase) {
-        for line in self.release.startup.iter().filter(|l| l.after == phase) {
+    /// Prints the lines of `occasion` that belong to this process, with `more`
+    /// placeholders filled in; records the boundaries.
+    pub fn print(&self, occasion: Occasion, more: &[(&str, &str)]) {
+        for line in self.lines.iter().filter(|l| l.occasion == occasion) {
             let writer = match line.who {
                 Who::Api => &self.api,
                 Who::Engine => &self.engine,
                 Who::Worker => &self.worker,
             };
             let Some(writer) = writer else { continue };
-            // vLLM prints the download line only above half a second.
             if line.key == Some("weight_download")
-                && self.config.phases.seconds(Phase::Download) <= 0.5
+                && self.config.phases.seconds(Phase::Download) <= DOWNLOAD_LINE_ABOVE_S
             {
                 continue;
             }
-            let ns = now_ns();
-            if !self.config.quiet {
-                writer.print(line.kind, &self.fill(line.text));
-            }
-            if let Some(key) = line.key {
-                self.truth.write_at(ns, "boundary", self.fields(key));
-            }
-        }
-    }
-
-    /// Prints lines that follow no phase (failure, shutdown), with the same placeholders.
-    pub fn print_lines(&self, lines: &[Line], more: &[(&str, &str)]) {
-        let Some(writer) = &self.api else { return };
-        for line in lines {
             let mut text = self.fill(line.text);
             for (name, value) in more {
                 text = text.replace(&format!("{{{name}}}"), value);
@@ -95,7 +87,7 @@ impl Boot<'_> {
                 writer.print(line.kind, &text);
             }
             if let Some(key) = line.key {
-                self.truth.write_at(ns, "boundary", json!({ "key": key }));
+                self.truth.write_at(ns, "boundary", self.fields(key));
             }
         }
     }

@@ -137,7 +137,7 @@ impl PhaseLengths {
 
 /// A start later than this beyond its plan was frozen or starved: the plan then
 /// moves, so that the phases after a freeze keep their length.
-const REBASE_NS: u64 = 100_000_000;
+const REBASE_NS: u64 = 20_000_000;
 
 /// Walks along planned instants that do not drift.
 #[derive(Debug, Clone, Copy)]

@@ -134,7 +134,7 @@ impl Injector {
     }
 
     /// The fault that the next inference request gets, if any.
-    pub fn next(&mut self) -> Option<Fault> {
+    pub fn draw(&mut self) -> Option<Fault> {
         match self.fault.mode {
             Mode::None | Mode::Stall | Mode::SlowReload => None,
             Mode::Error | Mode::StreamAbort | Mode::SilentHang => {
@@ -227,14 +227,14 @@ mod tests {
             fraction: 0.1,
             ..Fault::default()
         });
-        let hits: Vec<bool> = (0..100).map(|_| i.next().is_some()).collect();
+        let hits: Vec<bool> = (0..100).map(|_| i.draw().is_some()).collect();
         assert_eq!(hits.iter().filter(|h| **h).count(), 10);
         assert!(hits[9] && !hits[0]);
         i.set(Fault {
             mode: Mode::Stall,
             ..Fault::default()
         });
-        assert!(i.next().is_none());
+        assert!(i.draw().is_none());
     }
 
     #[test]

@@ -201,7 +201,7 @@ async fn infer(
             return json_response(refusal.status, refusal.body());
         }
     };
-    let fault = app.injector.borrow_mut().next();
+    let fault = app.injector.borrow_mut().draw();
     match fault {
         Some(Fault {
             mode: Mode::Error,

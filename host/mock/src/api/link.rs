@@ -1,6 +1,6 @@
 //! The API process's end of the engine socket.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
@@ -20,7 +20,6 @@ pub struct Link {
     socket: UnixStream,
     queued: RefCell<Vec<u8>>,
     more: Notify,
-    closed: Cell<bool>,
 }
 
 impl Link {
@@ -30,7 +29,6 @@ impl Link {
             socket,
             queued: RefCell::new(Vec::new()),
             more: Notify::new(),
-            closed: Cell::new(false),
         })
     }
 
@@ -77,22 +75,11 @@ impl Link {
         }
     }
 
-    /// True once the engine's end is closed.
-    pub fn is_closed(&self) -> bool {
-        self.closed.get()
-    }
-
     /// Reads records until the engine is gone.
     ///
     /// # Errors
     /// A socket error, or a record that is not ours.
-    pub async fn read_loop(self: Rc<Self>, each: impl FnMut(FromEngine)) -> io::Result<()> {
-        let end = self.read_records(each).await;
-        self.closed.set(true);
-        end
-    }
-
-    async fn read_records(&self, mut each: impl FnMut(FromEngine)) -> io::Result<()> {
+    pub async fn read_loop(self: Rc<Self>, mut each: impl FnMut(FromEngine)) -> io::Result<()> {
         let mut buffer: Vec<u8> = Vec::with_capacity(READ_BYTES);
         let mut scratch = vec![0_u8; READ_BYTES];
         loop {

@@ -5,6 +5,8 @@ pub mod app;
 pub mod body;
 pub mod fault;
 pub mod http;
+mod leave;
+mod life;
 pub mod link;
 pub mod metrics;
 pub mod openai;
@@ -12,6 +14,7 @@ pub mod server;
 pub mod slot;
 pub mod start;
 pub mod state;
+mod stats;
 mod supervise;
 
 pub use supervise::run;

@@ -1,44 +1,30 @@
-//! The life of the API process: start, serve, and the three ways out (engine dead,
-//! SIGTERM, failed start).
+//! Setting the API process up: options, state file, port, engine, shared state.
 
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Duration;
 
 use hyper::header::HeaderValue;
 use serde_json::json;
-use tokio::net::TcpSocket;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
-use crate::api::app::{App, Engine, Parts};
+use crate::api::app::{App, Parts};
+use crate::api::life::{Server, Signals, api_dies, at, boot, sleep_until};
 use crate::api::link::Link;
-use crate::api::server::{self, Connections, Routes};
-use crate::api::start::{EngineHandle, start_engine, start_engine_thread};
+use crate::api::server;
+use crate::api::start::{start_engine, start_engine_thread};
 use crate::api::state::StateFile;
-use crate::args::{Config, DieAs, MockArgs};
-use crate::boot::Boot;
-use crate::ipc::{FromEngine, ToEngine};
-use crate::logline::{Kind, LineWriter, write_stdout};
-use crate::mono::{NS_PER_S, now_ns};
+use crate::args::{Config, MockArgs};
+use crate::logline::LineWriter;
+use crate::mono::now_ns;
 use crate::phases::{Pace, Phase};
+use crate::release::lines::Occasion;
 use crate::release::{self, Release};
 use crate::truth::Truth;
 
 /// Exit code of a wrong command line.
 const EXIT_USAGE: u8 = 3;
-/// How long open responses may take to finish once the server leaves.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a drain that overran keeps silent connections open.
-const OVERRUN_PATIENCE: Duration = Duration::from_secs(600);
-/// How long the engine may take to exit when asked.
-const ENGINE_EXIT_PATIENCE: Duration = Duration::from_secs(2);
-/// Period of the throughput line.
-const STATS_PERIOD: Duration = Duration::from_secs(10);
-
 /// Runs the mock server until it is told to stop or fails as scripted.
 pub fn run(args: MockArgs) -> ExitCode {
     let config = match args.config() {
@@ -70,51 +56,9 @@ fn complain(code: u8, message: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn at<T>(what: &str, r: io::Result<T>) -> io::Result<T> {
-    r.map_err(|e| io::Error::new(e.kind(), format!("{what}: {e}")))
-}
-
-struct Signals {
-    term: Signal,
-    int: Signal,
-}
-
-impl Signals {
-    fn install() -> io::Result<Self> {
-        Ok(Signals {
-            term: signal(SignalKind::terminate())?,
-            int: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn any(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
-        }
-    }
-}
-
-/// Sleeps to an instant on CLOCK_MONOTONIC: coarse by the runtime's timer, then exact.
-async fn sleep_until(deadline_ns: u64) {
-    /// The runtime's timer has millisecond steps.
-    const COARSE_NS: u64 = 3_000_000;
-    let now = now_ns();
-    if deadline_ns > now + COARSE_NS {
-        tokio::time::sleep(Duration::from_nanos(deadline_ns - now - COARSE_NS)).await;
-    }
-    crate::mono::sleep_until(deadline_ns);
-}
-
-/// How starting or serving ended.
-enum Out {
-    Signal(&'static str),
-    EngineGone,
-    StartFailed,
-}
-
 async fn life(args: MockArgs, mut config: Config, release: &'static Release) -> io::Result<u8> {
     let started_ns = now_ns();
+    let lines = release.lines().map_err(io::Error::other)?;
     let mut signals = at("signals", Signals::install())?;
     let truth = at("--truth", Truth::open(config.truth.as_deref(), "api"))?;
     let state = match &args.state_file {
@@ -160,7 +104,7 @@ async fn life(args: MockArgs, mut config: Config, release: &'static Release) -> 
             () = sleep_until(import) => {}
             _ = signals.any() => return Ok(0),
         }
-        boot(&config, release, &truth, &writer).print(Phase::Import);
+        boot(&config, release, &lines, &truth, &writer).print(Occasion::After(Phase::Import), &[]);
         if config.die_at == Some(Phase::Import) {
             return Ok(api_dies(&config, &writer));
         }
@@ -184,6 +128,7 @@ async fn life(args: MockArgs, mut config: Config, release: &'static Release) -> 
     let mut server = Server {
         app,
         handle,
+        lines,
         writer,
         signals,
         leave: watch::Sender::new(false),
@@ -201,364 +146,5 @@ fn apply_state(args: &MockArgs, config: &mut Config, state: Option<&StateFile>) 
     config.phases.scale(state.factor.or(reload).unwrap_or(1.0));
     if args.die_on_start.is_some_and(|n| n != state.start) {
         config.die_at = None;
-    }
-}
-
-fn boot<'a>(
-    config: &'a Config,
-    release: &'static Release,
-    truth: &'a Truth,
-    writer: &LineWriter,
-) -> Boot<'a> {
-    Boot {
-        release,
-        config,
-        truth,
-        api: Some(writer.clone()),
-        engine: None,
-        worker: None,
-    }
-}
-
-fn api_dies(config: &Config, writer: &LineWriter) -> u8 {
-    let exception = match config.die_as {
-        DieAs::Oom => "MemoryError",
-        DieAs::Nccl => "RuntimeError: NCCL error: unhandled system error",
-        DieAs::Kv => "ValueError: No available memory for the cache blocks.",
-    };
-    writer.print(
-        Kind::Bare,
-        &format!("Traceback (most recent call last):\n{exception}"),
-    );
-    config.exit_code
-}
-
-struct Server {
-    app: Rc<App>,
-    handle: EngineHandle,
-    writer: LineWriter,
-    signals: Signals,
-    leave: watch::Sender<bool>,
-}
-
-impl Server {
-    async fn run(&mut self, args: &MockArgs, socket: TcpSocket) -> io::Result<u8> {
-        let connections = Connections::new(self.leave.subscribe());
-        let admin_port = self.start_admin(args, &connections)?;
-        let (ready, gone) = self.start_link();
-        match self.start_phases(&ready, &gone).await {
-            None => {}
-            Some(out) => return Ok(self.start_failed(out)),
-        }
-        let listener = at("listen", server::listen(socket))?;
-        let engine_pid = match &self.handle {
-            EngineHandle::Process(child) => child.id(),
-            EngineHandle::Thread => std::process::id(),
-        };
-        let port = self.app.config.port;
-        self.app
-            .truth
-            .write("ready", json!({ "port": port, "engine_pid": engine_pid }));
-        if args.announce {
-            let line = json!({
-                "event": "ready", "port": port, "admin_port": admin_port, "pid": std::process::id(), "engine_pid": engine_pid,
-            });
-            write_stdout(format!("{line}\n").as_bytes());
-        }
-        let accepting = tokio::task::spawn_local(server::accept_loop(
-            Rc::clone(&self.app),
-            listener,
-            Routes::Main,
-            connections.clone(),
-        ));
-        if !self.app.config.quiet {
-            tokio::task::spawn_local(stats_loop(Rc::clone(&self.app), self.writer.clone()));
-        }
-        let code = loop {
-            let out = tokio::select! {
-                () = gone.notified() => Out::EngineGone,
-                name = self.signals.any() => Out::Signal(name),
-            };
-            match out {
-                Out::Signal(name) => break self.stop(args, name, &gone, &connections).await,
-                Out::EngineGone | Out::StartFailed => {
-                    if let Some(code) = self.engine_gone(args, &connections).await {
-                        break code;
-                    }
-                }
-            }
-        };
-        accepting.abort();
-        self.app.leaving.set(true);
-        self.app.truth.write("exit", json!({ "code": code }));
-        Ok(code)
-    }
-
-    fn start_admin(&self, args: &MockArgs, connections: &Connections) -> io::Result<Option<u16>> {
-        let Some(port) = args.admin_port else {
-            return Ok(None);
-        };
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let socket = at(
-            &format!("--admin-port: cannot bind {address}"),
-            server::bind(address),
-        )?;
-        let listener = at("--admin-port", server::listen(socket))?;
-        let port = listener.local_addr()?.port();
-        tokio::task::spawn_local(server::accept_loop(
-            Rc::clone(&self.app),
-            listener,
-            Routes::Admin,
-            connections.clone(),
-        ));
-        Ok(Some(port))
-    }
-
-    /// Starts reading and writing the engine's socket. The first notification tells
-    /// of readiness or failure (see the cell), the second of the engine's end.
-    fn start_link(&self) -> (Rc<(Notify, Cell<Option<bool>>)>, Rc<Notify>) {
-        let ready = Rc::new((Notify::new(), Cell::new(None)));
-        let gone = Rc::new(Notify::new());
-        let link = Rc::clone(&self.app.link);
-        tokio::task::spawn_local(Rc::clone(&link).write_loop());
-        let (app, tell, end) = (Rc::clone(&self.app), Rc::clone(&ready), Rc::clone(&gone));
-        tokio::task::spawn_local(async move {
-            let read = link.read_loop(|record| match record {
-                FromEngine::Ready { .. } => {
-                    tell.1.set(Some(true));
-                    tell.0.notify_one();
-                }
-                FromEngine::Failed => {
-                    tell.1.set(Some(false));
-                    tell.0.notify_one();
-                }
-                other => app.on_record(other),
-            });
-            if let Err(e) = read.await {
-                eprintln!("blackstart mock: {e}");
-            }
-            end.notify_one();
-        });
-        (ready, gone)
-    }
-
-    /// Waits for the engine, then walks through the API's own last phases.
-    async fn start_phases(
-        &mut self,
-        ready: &(Notify, Cell<Option<bool>>),
-        gone: &Notify,
-    ) -> Option<Out> {
-        let mut pace = match self.handle {
-            EngineHandle::Thread => return None,
-            EngineHandle::Process(_) => {
-                tokio::select! {
-                    biased;
-                    () = ready.0.notified() => {
-                        if ready.1.get() != Some(true) {
-                            return Some(Out::StartFailed);
-                        }
-                        Pace::from(now_ns())
-                    }
-                    () = gone.notified() => return Some(Out::StartFailed),
-                    name = self.signals.any() => return Some(Out::Signal(name)),
-                }
-            }
-        };
-        for phase in [Phase::Server, Phase::Routes] {
-            let deadline = pace.advance(self.app.config.phases.seconds(phase));
-            tokio::select! {
-                biased;
-                () = gone.notified() => return Some(Out::StartFailed),
-                name = self.signals.any() => return Some(Out::Signal(name)),
-                () = sleep_until(deadline) => {}
-            }
-            if self.app.config.die_at == Some(phase) {
-                api_dies(&self.app.config, &self.writer);
-                return Some(Out::StartFailed);
-            }
-            self.boot().print(phase);
-        }
-        None
-    }
-
-    fn boot(&self) -> Boot<'_> {
-        boot(
-            &self.app.config,
-            self.app.release,
-            &self.app.truth,
-            &self.writer,
-        )
-    }
-
-    /// The start failed or was interrupted.
-    fn start_failed(&mut self, out: Out) -> u8 {
-        let code = match out {
-            Out::Signal(name) => {
-                self.app.truth.write("signal", json!({ "name": name }));
-                self.kill_engine();
-                0
-            }
-            Out::StartFailed | Out::EngineGone => {
-                let status = self.kill_engine();
-                if !self.app.config.quiet {
-                    self.writer.print(
-                        Kind::Bare,
-                        &format!(
-                            "Traceback (most recent call last):\nRuntimeError: Engine core initialization failed. \
-                             See root cause above. Failed core proc(s): {{'{}': {status}}}",
-                            self.app.release.engine_name
-                        ),
-                    );
-                }
-                self.app
-                    .truth
-                    .write("boundary", json!({ "key": "failure.engine_start" }));
-                self.app.config.exit_code
-            }
-        };
-        self.app.truth.write("exit", json!({ "code": code }));
-        code
-    }
-
-    /// Makes sure the engine is gone; its exit code, or minus the signal.
-    fn kill_engine(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
-        let EngineHandle::Process(child) = &mut self.handle else {
-            return 0;
-        };
-        let deadline = now_ns() + NS_PER_S / 2;
-        loop {
-            match child.try_wait() {
-                Ok(Some(s)) => return s.code().or(s.signal().map(|n| -n)).unwrap_or(0),
-                // An engine that said it failed exits by itself within this time.
-                Ok(None) if self.app.link.is_closed() && now_ns() < deadline => {
-                    crate::mono::sleep_until(now_ns() + 2_000_000);
-                }
-                Ok(None) | Err(_) => break,
-            }
-        }
-        // Already dead is as good.
-        let _ = child.kill();
-        child
-            .wait()
-            .ok()
-            .and_then(|s| s.code().or(s.signal().map(|n| -n)))
-            .unwrap_or(0)
-    }
-
-    /// The engine ended without being asked. `Some` = exit with this code.
-    async fn engine_gone(&mut self, args: &MockArgs, connections: &Connections) -> Option<u8> {
-        let ns = now_ns();
-        let status = self.kill_engine();
-        self.app
-            .truth
-            .write_at(ns, "engine_gone", json!({ "status": status }));
-        self.app.engine_died();
-        let death = &self.app.release.engine_death;
-        let engine = self.app.release.engine_name;
-        self.boot().print_lines(death.lines, &[("engine", engine)]);
-        if self.app.engine.get() == Engine::DeadUnnoticed {
-            return None;
-        }
-        let unhealthy = args.unhealthy_ms.or(death.unhealthy_ms).unwrap_or(0);
-        tokio::time::sleep(Duration::from_millis(unhealthy)).await;
-        self.wind_down(connections, LEAVE_PATIENCE).await;
-        // vLLM leaves in good order, with code 0.
-        Some(0)
-    }
-
-    async fn wind_down(&self, connections: &Connections, patience: Duration) {
-        self.leave.send_replace(true);
-        if !self.app.config.quiet {
-            self.writer.print(Kind::Uvicorn("INFO"), "Shutting down");
-        }
-        connections.drained(patience).await;
-        if !self.app.config.quiet {
-            for text in [
-                "Waiting for application shutdown.",
-                "Application shutdown complete.",
-            ] {
-                self.writer.print(Kind::Uvicorn("INFO"), text);
-            }
-            self.writer.print(
-                Kind::Uvicorn("INFO"),
-                &format!("Finished server process [{}]", std::process::id()),
-            );
-        }
-    }
-
-    /// An orderly end: abort (or drain) the open requests, exit 0.
-    async fn stop(
-        &mut self,
-        args: &MockArgs,
-        name: &str,
-        gone: &Notify,
-        connections: &Connections,
-    ) -> u8 {
-        self.app.truth.write("signal", json!({ "name": name }));
-        let timeout = args.shutdown_timeout.clamp(0.0, 86_400.0);
-        let mode = if timeout > 0.0 { "drain" } else { "abort" };
-        self.boot().print_lines(
-            self.app.release.shutdown,
-            &[("mode", mode), ("timeout", &format!("{timeout:.0}"))],
-        );
-        let mut patience = LEAVE_PATIENCE;
-        if timeout > 0.0 {
-            let drained = async {
-                while self.app.in_engine() > 0 {
-                    self.app.ended.notified().await;
-                }
-            };
-            if tokio::time::timeout(Duration::from_secs_f64(timeout), drained)
-                .await
-                .is_err()
-            {
-                // As recorded: a drain that overruns leaves its streams silent until
-                // the clients give up.
-                self.app.link.send(ToEngine::Stall { on: true });
-                self.app
-                    .truth
-                    .write("drain_overrun", json!({ "open": self.app.in_engine() }));
-                patience = OVERRUN_PATIENCE;
-            }
-        }
-        if patience == LEAVE_PATIENCE {
-            self.app.link.send(ToEngine::Shutdown);
-            // The last records come before the end of the socket.
-            let _ = tokio::time::timeout(ENGINE_EXIT_PATIENCE, gone.notified()).await;
-        }
-        self.wind_down(connections, patience).await;
-        self.kill_engine();
-        0
-    }
-}
-
-/// vLLM's throughput line, every ten seconds while something happens.
-async fn stats_loop(app: Rc<App>, writer: LineWriter) {
-    let mut last = (0_u64, 0_u64);
-    let mut was_busy = false;
-    loop {
-        tokio::time::sleep(STATS_PERIOD).await;
-        let (prompt, generated, running, waiting) = {
-            let m = app.metrics.borrow();
-            (m.prompt_tokens, m.generation_tokens, m.running, m.waiting)
-        };
-        let busy = running + waiting > 0 || (prompt, generated) != last;
-        if busy || was_busy {
-            let per_s = |now: u64, before: u64| (now - before) as f64 / STATS_PERIOD.as_secs_f64();
-            writer.print(
-                Kind::Record("INFO", app.release.stats_file),
-                &format!(
-                    "Engine 000: Avg prompt throughput: {:.1} tokens/s, Avg generation throughput: {:.1} tokens/s, \
-                     Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {:.1}%, \
-                     Prefix cache hit rate: 0.0%",
-                    per_s(prompt, last.0),
-                    per_s(generated, last.1),
-                    app.kv_usage() * 100.0
-                ),
-            );
-        }
-        was_busy = busy;
-        last = (prompt, generated);
     }
 }

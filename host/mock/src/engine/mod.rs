@@ -19,6 +19,7 @@ use crate::ipc::{FromEngine, MAX_CONFIG_BYTES};
 use crate::logline::{Kind, LineWriter};
 use crate::mono::{NS_PER_S, now_ns, sharpen_timers, sleep_until};
 use crate::phases::{Pace, Phase};
+use crate::release::lines::{Line, Occasion};
 use crate::release::{self, Release};
 use crate::truth::Truth;
 
@@ -99,17 +100,20 @@ fn ignore_interrupts() {
 struct Engine {
     config: Config,
     release: &'static Release,
+    lines: Vec<Line>,
     truth: Truth,
 }
 
 impl Engine {
     fn new(config: Config) -> Result<Self, String> {
         let release = release::find(&config.release)?;
+        let lines = release.lines()?;
         let truth = Truth::open(config.truth.as_deref(), "engine")
             .map_err(|e| format!("cannot open the truth file: {e}"))?;
         Ok(Engine {
             config,
             release,
+            lines,
             truth,
         })
     }
@@ -206,6 +210,7 @@ impl Engine {
         let (engine, worker) = self.writers(worker_pid);
         let boot = Boot {
             release: self.release,
+            lines: &self.lines,
             config: &self.config,
             truth: &self.truth,
             api: None,
@@ -230,7 +235,7 @@ impl Engine {
                 self.fail(self.config.die_as);
                 return Err(());
             }
-            boot.print(phase);
+            boot.print(Occasion::After(phase), &[]);
             if phase == Phase::Spawn
                 && let Some(path) = &self.config.device_lock
             {
