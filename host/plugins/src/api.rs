@@ -33,11 +33,7 @@ pub enum World {
 
 impl World {
     /// Every world, in the order of the documentation.
-    pub const ALL: [World; 3] = [
-        World::FaultVariant,
-        World::LogMatcher,
-        World::ValidityGate,
-    ];
+    pub const ALL: [World; 3] = [World::FaultVariant, World::LogMatcher, World::ValidityGate];
 
     /// Name of the world in `wit/`.
     pub fn name(self) -> &'static str {

@@ -218,7 +218,9 @@ impl Stopped {
                 "the plugin keeps too much; report this to its author".into()
             }
             Stopped::TooLarge { .. } => "the plugin must answer in smaller pieces".into(),
-            _ => "this is a fault of the plugin; report it to its author with the line above".into(),
+            _ => {
+                "this is a fault of the plugin; report it to its author with the line above".into()
+            }
         }
     }
 }
@@ -269,7 +271,9 @@ pub enum Refusal {
         api: Version,
     },
     /// Exports no interface of a world, or several.
-    #[error("{plugin} exports {found}; a plugin exports exactly one of `fault`, `matcher` and `gate`")]
+    #[error(
+        "{plugin} exports {found}; a plugin exports exactly one of `fault`, `matcher` and `gate`"
+    )]
     NoWorld {
         /// Who.
         plugin: Label,

@@ -1,0 +1,248 @@
+//! Host functions of the fault world. Every effect passes the grants here, one by
+//! one, before it reaches the timeline.
+
+use std::sync::Arc;
+
+use super::types::{
+    EffectAction, EffectError, EffectRequest, FaultHost, HttpRequest, Signal, TargetReplica,
+};
+use super::{MAX_BODY_BYTES, MAX_EFFECTS, MAX_HEADERS};
+use crate::bindings::fault::blackstart::plugin::{
+    clock, effect_http, effect_process, targets, types,
+};
+use crate::grants::Grants;
+use crate::host::to_fields;
+use crate::instance::HostState;
+use crate::limits::MAX_NAME_BYTES;
+use crate::text::shown;
+use crate::types::Field;
+
+/// Longest value of a header, in bytes.
+const MAX_HEADER_BYTES: usize = 8 << 10;
+
+/// What the store of a fault holds.
+pub(crate) struct FaultWorld {
+    pub host: Arc<dyn FaultHost>,
+    pub grants: Arc<Grants>,
+    /// Only `arm` and `observe` may put effects on the timeline.
+    pub may_schedule: bool,
+    pub scheduled: usize,
+}
+
+impl FaultWorld {
+    fn schedule(&mut self, action: EffectAction, when: types::Window) -> Result<u32, EffectError> {
+        if !self.may_schedule {
+            return Err(EffectError::Denied(
+                "effects are scheduled in `arm` and `observe` only".into(),
+            ));
+        }
+        if self.scheduled >= MAX_EFFECTS {
+            return Err(EffectError::Denied(format!(
+                "a fault may schedule at most {MAX_EFFECTS} effects"
+            )));
+        }
+        if when.until.is_some_and(|until| until < when.at) {
+            return Err(EffectError::Other(
+                "an effect cannot end before it starts".into(),
+            ));
+        }
+        let effect = self.host.schedule(EffectRequest {
+            action,
+            at_ns: when.at,
+            until_ns: when.until,
+        })?;
+        self.scheduled += 1;
+        Ok(effect)
+    }
+
+    fn signal(
+        &mut self,
+        replica: String,
+        process_role: String,
+        signal: Signal,
+        when: types::Window,
+    ) -> Result<u32, EffectError> {
+        self.grants
+            .check_process(&replica)
+            .map_err(EffectError::Denied)?;
+        let targets = self.host.targets();
+        let Some(target) = targets.iter().find(|t| t.id == replica) else {
+            return Err(EffectError::Unsupported(format!(
+                "there is no replica `{}`; replicas: {}",
+                shown(&replica, MAX_NAME_BYTES),
+                names(targets.iter().map(|t| &t.id))
+            )));
+        };
+        if !target.process_roles.contains(&process_role) {
+            return Err(EffectError::Unsupported(format!(
+                "replica `{replica}` has no process `{}`; processes: {}",
+                shown(&process_role, MAX_NAME_BYTES),
+                names(target.process_roles.iter())
+            )));
+        }
+        if when.until.is_some() && signal != Signal::Stop {
+            return Err(EffectError::Unsupported(
+                "only STOP can be undone (by CONT)".into(),
+            ));
+        }
+        let action = EffectAction::Signal {
+            replica,
+            process_role,
+            signal,
+        };
+        self.schedule(action, when)
+    }
+
+    fn http(
+        &mut self,
+        request: effect_http::Request,
+        on_expiry: Option<effect_http::Request>,
+        when: types::Window,
+    ) -> Result<u32, EffectError> {
+        if when.until.is_some() != on_expiry.is_some() {
+            return Err(EffectError::Other(
+                "an HTTP effect has an `until` exactly when it has an `on-expiry` request".into(),
+            ));
+        }
+        let request = self.request(request)?;
+        let on_expiry = on_expiry.map(|r| self.request(r)).transpose()?;
+        self.schedule(EffectAction::Http { request, on_expiry }, when)
+    }
+
+    fn request(&self, request: effect_http::Request) -> Result<HttpRequest, EffectError> {
+        self.grants
+            .check_http(&request.url)
+            .map_err(EffectError::Denied)?;
+        let bad = |what: &str| EffectError::Other(format!("the request's {what}"));
+        if !is_token(&request.method) {
+            return Err(bad("method is not an HTTP method"));
+        }
+        if request.body.len() > MAX_BODY_BYTES {
+            return Err(bad(&format!("body is larger than {MAX_BODY_BYTES} bytes")));
+        }
+        if request.headers.len() > MAX_HEADERS {
+            return Err(bad(&format!("headers are more than {MAX_HEADERS}")));
+        }
+        let mut headers = Vec::with_capacity(request.headers.len());
+        for header in request.headers {
+            if !is_token(&header.key) {
+                return Err(bad("header names must be tokens"));
+            }
+            // Framing and routing are the host's: a fault that sets them could reach
+            // another server than the one granted.
+            if RESERVED.iter().any(|r| header.key.eq_ignore_ascii_case(r)) {
+                return Err(bad(&format!(
+                    "header `{}` is the host's to set",
+                    header.key
+                )));
+            }
+            if header.value.len() > MAX_HEADER_BYTES
+                || header
+                    .value
+                    .bytes()
+                    .any(|b| b.is_ascii_control() && b != b'\t')
+            {
+                return Err(bad(
+                    "header values must be short and without control characters",
+                ));
+            }
+            headers.push(Field {
+                key: header.key,
+                value: header.value,
+            });
+        }
+        Ok(HttpRequest {
+            method: request.method,
+            url: request.url,
+            headers,
+            body: request.body,
+        })
+    }
+}
+
+/// Headers that decide where a request goes and where it ends.
+const RESERVED: [&str; 5] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+];
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= MAX_NAME_BYTES
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() {
+        return "none".into();
+    }
+    names.join(", ")
+}
+
+fn to_guest(error: EffectError) -> types::Error {
+    match error {
+        EffectError::Denied(why) => types::Error::Denied(why),
+        EffectError::Unsupported(why) => types::Error::Unsupported(why),
+        EffectError::Other(why) => types::Error::Other(why),
+    }
+}
+
+impl clock::Host for HostState<FaultWorld> {
+    fn now(&mut self) -> wasmtime::Result<i64> {
+        Ok(self.world.host.now())
+    }
+}
+
+impl targets::Host for HostState<FaultWorld> {
+    fn list(&mut self) -> wasmtime::Result<Vec<targets::Replica>> {
+        let lower = |target: TargetReplica| targets::Replica {
+            id: target.id,
+            runtime: target.runtime,
+            process_roles: target.process_roles,
+            attributes: to_fields(target.attributes),
+        };
+        Ok(self.world.host.targets().into_iter().map(lower).collect())
+    }
+}
+
+impl effect_process::Host for HostState<FaultWorld> {
+    fn send_signal(
+        &mut self,
+        replica: String,
+        process_role: String,
+        signal: effect_process::Signal,
+        when: types::Window,
+    ) -> wasmtime::Result<Result<u32, types::Error>> {
+        let signal = match signal {
+            effect_process::Signal::Term => Signal::Term,
+            effect_process::Signal::Kill => Signal::Kill,
+            effect_process::Signal::Stop => Signal::Stop,
+            effect_process::Signal::Cont => Signal::Cont,
+            effect_process::Signal::Hup => Signal::Hup,
+            effect_process::Signal::Int => Signal::Int,
+            effect_process::Signal::Usr1 => Signal::Usr1,
+            effect_process::Signal::Usr2 => Signal::Usr2,
+            effect_process::Signal::Abrt => Signal::Abrt,
+            effect_process::Signal::Segv => Signal::Segv,
+        };
+        let done = self.world.signal(replica, process_role, signal, when);
+        Ok(done.map_err(to_guest))
+    }
+}
+
+impl effect_http::Host for HostState<FaultWorld> {
+    fn send(
+        &mut self,
+        request: effect_http::Request,
+        on_expiry: Option<effect_http::Request>,
+        when: types::Window,
+    ) -> wasmtime::Result<Result<u32, types::Error>> {
+        Ok(self.world.http(request, on_expiry, when).map_err(to_guest))
+    }
+}
