@@ -1,0 +1,301 @@
+//! Waiting, before a run, until a replica answers with a token.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use blackstart_clock::RunClock;
+use blackstart_plan::{LoadPlan, ReplicaPlan};
+use serde_json::Value;
+
+use crate::exchange::{Exchange, HttpTarget};
+use crate::failure::{Failure, Stage, excerpt};
+use crate::probe::ProbeClient;
+
+/// Wait between two attempts.
+const POLL: Duration = Duration::from_millis(100);
+/// How long one attempt may take: the first inference of a fresh server can be slow.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// An attempt that the end of the wait cuts shorter than this says nothing by its timeout; what was
+/// seen before it is reported instead.
+const TELLING_ATTEMPT: Duration = Duration::from_secs(1);
+/// How long the list of models may take.
+const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
+/// Largest list of models that is read, in bytes.
+const MAX_MODELS_BYTES: usize = 1024 * 1024;
+/// Most model names in an error.
+const MAX_MODELS_NAMED: usize = 10;
+/// Successive answers that only a changed configuration can mend (unknown model, key refused) after
+/// which waiting ends early. More than one, because a server or gateway that is starting may say so
+/// for a moment.
+const HOPELESS_ATTEMPTS: u32 = 5;
+/// How often the stop flag is looked at.
+const STOP_POLL: Duration = Duration::from_millis(20);
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+pub struct ReadyRequest<'a> {
+    /// The replica.
+    pub replica: &'a ReplicaPlan,
+    /// Model, endpoint and headers of the load.
+    pub load: &'a LoadPlan,
+    /// The API key, if the target wants one.
+    pub api_key: Option<&'a str>,
+    /// How long to wait.
+    pub timeout: Duration,
+}
+
+/// A replica answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadyAt {
+    /// `CLOCK_MONOTONIC` when the first token was read, in nanoseconds.
+    pub monotonic_ns: i64,
+    /// Attempts, the successful one included.
+    pub attempts: u64,
+}
+
+/// Why a replica is not ready.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadyError {
+    /// It cannot be asked.
+    #[error("replica {replica}: {reason}")]
+    Configuration {
+        /// The replica.
+        replica: String,
+        /// What is wrong, and how to mend it.
+        reason: String,
+    },
+    /// It did not answer with a token in time.
+    #[error(
+        "replica {replica} at {url} did not answer with a token within {waited_s} s ({attempts} attempts); last seen: {last_seen}; {mend}"
+    )]
+    NotReady {
+        /// The replica.
+        replica: String,
+        /// Its address.
+        url: String,
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
+        /// Attempts.
+        attempts: u64,
+        /// What the last attempt saw.
+        last_seen: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// The stop flag was raised.
+    #[error("stopped while waiting for replica {replica}")]
+    Stopped {
+        /// The replica.
+        replica: String,
+    },
+}
+
+/// Polls a replica with one-token requests until one is answered. Blocks the calling thread; raise
+/// `stop` from another to end it early.
+///
+/// # Errors
+/// [`ReadyError`]; it says what was last seen and how to mend it. An answer that waiting cannot
+/// change (model not served, key refused), given five times in a row, ends the wait early.
+pub fn wait_ready(request: ReadyRequest<'_>, stop: &AtomicBool) -> Result<ReadyAt, ReadyError> {
+    let replica = request.replica.id.clone();
+    let configuration = |reason: String| ReadyError::Configuration {
+        replica: replica.clone(),
+        reason,
+    };
+    // Epoch 0: run time is the monotonic clock itself.
+    let clock = RunClock::from_recorded(0, 0);
+    let client = ProbeClient::new(
+        &request.replica.base_url,
+        request.load,
+        std::slice::from_ref(request.replica),
+        request.api_key,
+        clock,
+        format!("ready-{:x}-{replica}", blackstart_clock::unix_ns()),
+    )
+    .map_err(configuration)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|e| ReadyError::Configuration {
+            replica: replica.clone(),
+            reason: format!("the poller cannot be started: {e}"),
+        })?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = raised(stop) => Err(ReadyError::Stopped { replica }),
+            result = poll(&request, &client) => result,
+        }
+    });
+    // A name that is being resolved must not hold up the caller.
+    runtime.shutdown_background();
+    result
+}
+
+async fn raised(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(STOP_POLL).await;
+    }
+}
+
+async fn poll(request: &ReadyRequest<'_>, client: &ProbeClient) -> Result<ReadyAt, ReadyError> {
+    let started = Instant::now();
+    let mut attempts = 0;
+    let mut hopeless = 0;
+    let mut before: Option<Failure> = None;
+    loop {
+        attempts += 1;
+        let left = request.timeout.saturating_sub(started.elapsed());
+        let limit = ATTEMPT_TIMEOUT.min(left).max(STOP_POLL);
+        let (attempt, rest) = client.attempt(attempts, limit).await;
+        let failure = match attempt.token {
+            Ok(monotonic_ns) => {
+                rest.drain().await;
+                return Ok(ReadyAt {
+                    monotonic_ns,
+                    attempts,
+                });
+            }
+            Err(Failure::Timeout { stage, timeout_ms }) => match before {
+                Some(telling) if limit < TELLING_ATTEMPT => telling,
+                _ => Failure::Timeout { stage, timeout_ms },
+            },
+            Err(failure) => failure,
+        };
+        let served = match failure {
+            Failure::Status { code: 404, .. } => models(client).await,
+            _ => None,
+        };
+        hopeless = if is_hopeless(&failure, served.as_deref(), &request.load.model) {
+            hopeless + 1
+        } else {
+            0
+        };
+        if hopeless >= HOPELESS_ATTEMPTS || started.elapsed() + POLL >= request.timeout {
+            return Err(ReadyError::NotReady {
+                replica: request.replica.id.clone(),
+                url: request.replica.base_url.clone(),
+                waited_s: started.elapsed().as_secs(),
+                attempts,
+                mend: mend(&failure, served.as_deref(), request, &client.target),
+                last_seen: failure.to_string(),
+            });
+        }
+        before = Some(failure);
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn is_hopeless(failure: &Failure, served: Option<&[String]>, model: &str) -> bool {
+    match failure {
+        Failure::Status {
+            code: 401 | 403, ..
+        } => true,
+        Failure::Status { code: 404, .. } => {
+            served.is_some_and(|names| !names.iter().any(|n| n == model))
+        }
+        _ => false,
+    }
+}
+
+/// The names that `/v1/models` lists; `None` if it does not answer with a list.
+async fn models(client: &ProbeClient) -> Option<Vec<String>> {
+    let request = client
+        .target
+        .request("/v1/models", &client.headers, None)
+        .ok()?;
+    let clock = RunClock::from_recorded(0, 0);
+    let listed = within(MODELS_TIMEOUT, async {
+        let mut exchange = Exchange::send(&client.target, request, clock, || {})
+            .await
+            .ok()?;
+        if exchange.head.status != 200 {
+            return None;
+        }
+        exchange.text(MAX_MODELS_BYTES).await.ok()
+    })
+    .await?;
+    let document: Value = serde_json::from_str(&listed).ok()?;
+    let names = document.get("data")?.as_array()?.iter();
+    Some(
+        names
+            .filter_map(|m| m.get("id")?.as_str().map(excerpt))
+            .collect(),
+    )
+}
+
+async fn within<T>(time: Duration, what: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::time::timeout(time, what).await.ok().flatten()
+}
+
+fn mend(
+    failure: &Failure,
+    served: Option<&[String]>,
+    request: &ReadyRequest<'_>,
+    target: &HttpTarget,
+) -> String {
+    let authority = target.authority();
+    let model = &request.load.model;
+    match failure {
+        Failure::Connect { refused: true, .. } => format!(
+            "nothing listens on {authority}: check that the server was started, its log, and the port in base_url"
+        ),
+        Failure::Connect { .. } => {
+            format!("check the host and port in base_url ({authority})")
+        }
+        Failure::Status { code: 404, .. } => match served {
+            Some([]) => "the server lists no model: it has loaded none".to_owned(),
+            Some(names) if names.iter().any(|n| n == model) => format!(
+                "the server does list model `{model}`: check that it serves {} and that load.endpoint is right",
+                request.load.endpoint.path()
+            ),
+            Some(names) => {
+                let more = if names.len() > MAX_MODELS_NAMED { ", …" } else { "" };
+                let names: Vec<String> = names
+                    .iter()
+                    .take(MAX_MODELS_NAMED)
+                    .map(|n| format!("`{n}`"))
+                    .collect();
+                format!(
+                    "the server does not serve model `{model}` but {}{more}: set load.model to one of these",
+                    names.join(", ")
+                )
+            }
+            None => format!(
+                "{} is not an OpenAI-compatible server's path: check base_url",
+                target.url(request.load.endpoint.path())
+            ),
+        },
+        Failure::Status {
+            code: 401 | 403, ..
+        } => match &request.load.api_key_env {
+            Some(name) => format!("check the API key in the environment variable {name}"),
+            None => "the server wants an API key: name its environment variable in load.api_key_env"
+                .to_owned(),
+        },
+        Failure::Status { code: 502..=504, .. } => {
+            "the model is still loading, or a gateway has no healthy server behind it: look at the server's log, or raise the start timeout".to_owned()
+        }
+        Failure::Status { code: 500.., .. } | Failure::InAnswer(_) | Failure::Aborted => {
+            "the server cannot run the model: look at its log".to_owned()
+        }
+        Failure::Status { .. } => {
+            "the server refuses the request: check load.model, load.endpoint and load.headers".to_owned()
+        }
+        Failure::NotInference { .. } | Failure::Malformed(_) => format!(
+            "something else than an OpenAI-compatible server listens on {authority}: check base_url"
+        ),
+        Failure::Timeout {
+            stage: Stage::Connecting,
+            ..
+        } => format!("packets to {authority} are lost or the server does not accept: check the address, firewalls and whether the process is stopped"),
+        Failure::Timeout { .. } => {
+            "the server accepts but generates nothing: its engine hangs or is still starting; look at its log, or raise the start timeout".to_owned()
+        }
+        Failure::Reset | Failure::Truncated(_) | Failure::NoToken(_) => {
+            "the server ends requests without a token: look at its log (its engine may have died)".to_owned()
+        }
+    }
+}
