@@ -5,6 +5,8 @@
 //! Killing, freezing or orphaning either has the consequences it has with vLLM.
 //! What differs between releases is data in [`release`].
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod api;
 pub mod args;
 pub mod boot;

@@ -1,5 +1,7 @@
 //! How the mock dies, compared with what was recorded of real releases.
 
+#![allow(clippy::unwrap_used)] // A test may panic; that is how it fails.
+
 mod support;
 
 use std::io::{BufReader, ErrorKind, Read};

@@ -1,5 +1,7 @@
 //! Healthy behaviour over real sockets: streams, queueing, metrics, admin faults.
 
+#![allow(clippy::unwrap_used)] // A test may panic; that is how it fails.
+
 mod support;
 
 use std::io::{BufReader, ErrorKind};

@@ -1,6 +1,8 @@
 //! Start-up on real processes: lines, figures, phases, refusals before the port
 //! opens, failing and slow starts.
 
+#![allow(clippy::unwrap_used)] // A test may panic; that is how it fails.
+
 mod support;
 
 use std::net::TcpListener;
