@@ -417,10 +417,15 @@ impl FaultHost for Recorder {
                 id: id.into(),
                 runtime: "process".into(),
                 process_roles: vec!["api".into(), "engine".into()],
-                attributes: vec![Field {
-                    key: "base-url".into(),
-                    value: "http://127.0.0.1:1".into(),
-                }],
+                attributes: [
+                    ("base-url", "http://127.0.0.1:1"),
+                    ("admin-url", "http://127.0.0.1:9000"),
+                ]
+                .map(|(key, value)| Field {
+                    key: key.into(),
+                    value: value.into(),
+                })
+                .into(),
             })
             .into()
     }
