@@ -1,0 +1,187 @@
+//! Looks up victims and registers undos, on a thread of its own: reading `/proc` and the
+//! watchdog's write to disk take milliseconds that no effect's instant may wait for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use blackstart_clock::RunClock;
+use blackstart_targets::{ProcessRef, Signal, Targets};
+
+use super::request::Worker;
+use super::{Effect, Mode, Report, Shared};
+use crate::action::Action;
+use crate::watchdog::{Undo, Watchdog};
+
+/// What an effect is carried out with.
+pub(super) enum Means {
+    /// The victim, held and authorised; its undo, if it has one, is registered.
+    Process(ProcessRef),
+    /// A thread with the request ready; its undo, if it has one, is registered.
+    Request(Worker),
+    /// A request that is withheld (negative control).
+    Withheld,
+    /// There are none, and why.
+    Missing(String),
+}
+
+enum Job {
+    /// Look up; `known` is the victim found before.
+    Prepare {
+        effect: Effect,
+        known: Option<(u32, u64)>,
+    },
+    /// The watchdog can forget the effect.
+    Done(u32),
+}
+
+/// The thread. Dropping it waits for the jobs it has been given.
+pub(super) struct Preparer {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Preparer {
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        clock: RunClock,
+        targets: Arc<Targets>,
+        watchdog: Arc<Watchdog>,
+        mode: Mode,
+    ) -> std::io::Result<Self> {
+        let (jobs, inbox) = channel();
+        let bench = Bench {
+            shared,
+            clock,
+            targets,
+            watchdog,
+            mode,
+        };
+        let thread = std::thread::Builder::new()
+            .name("effect-prepare".to_owned())
+            .spawn(move || bench.run(&inbox))?;
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+
+    // The thread ends only when this is dropped, so a send cannot fail.
+    fn send(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(job);
+        }
+    }
+
+    pub(super) fn prepare(&self, effect: &Effect, known: Option<(u32, u64)>) {
+        self.send(Job::Prepare {
+            effect: effect.clone(),
+            known,
+        });
+    }
+
+    pub(super) fn done(&self, id: u32) {
+        self.send(Job::Done(id));
+    }
+}
+
+impl Drop for Preparer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn key(id: u32) -> String {
+    format!("effect-{id}")
+}
+
+struct Bench {
+    shared: Arc<Shared>,
+    clock: RunClock,
+    targets: Arc<Targets>,
+    watchdog: Arc<Watchdog>,
+    mode: Mode,
+}
+
+impl Bench {
+    fn run(&self, inbox: &Receiver<Job>) {
+        while let Ok(job) = inbox.recv() {
+            match job {
+                Job::Prepare { effect, known } => {
+                    let means = catch_unwind(AssertUnwindSafe(|| self.prepare(&effect, known)))
+                        .unwrap_or_else(|_| {
+                            Means::Missing("internal error: its preparation panicked".to_owned())
+                        });
+                    let id = effect.id;
+                    self.shared.report(Report::Prepared { id, means });
+                }
+                // Should it fail, the watchdog undoes once more, which does no harm.
+                Job::Done(id) => {
+                    if let Err(e) = self.watchdog.done(&key(id)) {
+                        tracing::warn!(effect = id, "{e}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn prepare(&self, effect: &Effect, known: Option<(u32, u64)>) -> Means {
+        let result = match &effect.action {
+            Action::Signal {
+                replica,
+                role,
+                signal,
+            } => self.process(effect, known, replica, role, *signal),
+            Action::Http { .. } if self.mode == Mode::NegativeControl => Ok(Means::Withheld),
+            Action::Http {
+                request, on_expiry, ..
+            } => Worker::start(
+                effect.id,
+                request.clone(),
+                on_expiry.clone(),
+                self.shared.clone(),
+            )
+            .and_then(|worker| {
+                if let Some(undo) = on_expiry {
+                    self.register(effect, Undo::Http(undo.clone()))?;
+                }
+                Ok(Means::Request(worker))
+            }),
+        };
+        result.unwrap_or_else(Means::Missing)
+    }
+
+    fn process(
+        &self,
+        effect: &Effect,
+        known: Option<(u32, u64)>,
+        replica: &str,
+        role: &str,
+        signal: Signal,
+    ) -> Result<Means, String> {
+        let victim = self
+            .targets
+            .resolve_role(replica, role)
+            .map_err(|e| e.to_string())?;
+        let (pid, start_time) = (victim.pid(), victim.start_time());
+        if signal == Signal::Stop && self.mode == Mode::Real {
+            if known == Some((pid, start_time)) {
+                self.watchdog.check().map_err(|e| e.to_string())?;
+            } else {
+                self.register(effect, Undo::Cont { pid, start_time })?;
+            }
+        }
+        Ok(Means::Process(victim))
+    }
+
+    fn register(&self, effect: &Effect, undo: Undo) -> Result<(), String> {
+        let until = effect.until.ok_or("an effect with an undo has no end")?;
+        self.watchdog
+            .register(&key(effect.id), self.clock.to_monotonic(until), undo)
+            .map_err(|e| e.to_string())
+    }
+}

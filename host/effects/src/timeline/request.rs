@@ -1,0 +1,57 @@
+//! A thread for each HTTP effect, so that a silent server delays no other effect.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use super::{Report, Shared};
+use crate::http::{self, HttpRequest};
+
+enum Order {
+    /// Send the request, not before a monotonic instant.
+    Fire(i64),
+    /// Send the undo, not before a monotonic instant.
+    Undo(i64),
+}
+
+/// A thread with its client made and its request ready. It ends when this is dropped.
+pub(super) struct Worker(Sender<Order>);
+
+impl Worker {
+    pub(super) fn start(
+        id: u32,
+        request: HttpRequest,
+        on_expiry: Option<HttpRequest>,
+        shared: Arc<Shared>,
+    ) -> Result<Self, String> {
+        let sender = http::Sender::new()?;
+        let (orders, inbox) = channel();
+        std::thread::Builder::new()
+            .name(format!("effect-{id}"))
+            .spawn(move || {
+                // A refusal costs some tenths of a millisecond, and the bracket shows them.
+                let _ = blackstart_clock::request_real_time();
+                while let Ok(order) = inbox.recv() {
+                    let (undo, sent) = match order {
+                        Order::Fire(at) => (false, sender.send(&request, at)),
+                        Order::Undo(at) => match &on_expiry {
+                            Some(undo) => (true, sender.send_undo(undo, at)),
+                            None => continue,
+                        },
+                    };
+                    shared.report(Report::Sent { id, undo, sent });
+                }
+            })
+            .map_err(|e| format!("thread: {e}"))?;
+        Ok(Self(orders))
+    }
+
+    /// False when the thread has ended, by a panic.
+    pub(super) fn fire(&self, at_monotonic_ns: i64) -> bool {
+        self.0.send(Order::Fire(at_monotonic_ns)).is_ok()
+    }
+
+    /// False when the thread has ended, by a panic.
+    pub(super) fn undo(&self, at_monotonic_ns: i64) -> bool {
+        self.0.send(Order::Undo(at_monotonic_ns)).is_ok()
+    }
+}
