@@ -11,6 +11,16 @@ use serde::Deserialize;
 use super::toolchain::{TARGET, Toolchain};
 use crate::process::{check, output_and_status};
 
+/// One profile for every component, wherever its crate is. It is not in the guests' manifests:
+/// there it would slow down their native tests, and each author would have to repeat it.
+const PROFILE: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
+    ("CARGO_PROFILE_RELEASE_LTO", "true"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "true"),
+];
+
 /// Longest wait for the guests to build (a minute on two idle cores, from nothing).
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -121,6 +131,7 @@ impl Job<'_> {
             .args(selection)
             .current_dir(dir)
             .stdout(Stdio::piped())
+            .envs(PROFILE)
             .env("RUSTC", &self.toolchain.rustc)
             .env("CARGO_TARGET_DIR", self.build_dir())
             .env("CARGO_ENCODED_RUSTFLAGS", self.flags(dir)?)

@@ -81,8 +81,8 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The repository's root: two levels above this crate.
 fn repository() -> Result<PathBuf> {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    // Fixed when this task was compiled: at run time the variable may be a caller's.
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here
         .ancestors()
         .nth(2)
