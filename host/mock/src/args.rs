@@ -17,7 +17,8 @@ pub struct MockArgs {
     /// Port to listen on; 0 takes a free one (see --announce).
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// Print one JSON line on stdout once the port is open: port, admin_port, pid, engine_pid.
+    /// Print one JSON line on stdout once the port is open: port, admin_port, pid, engine_pid
+    /// (always so with `--port 0`).
     #[arg(long)]
     pub announce: bool,
     /// vLLM release to act as: start-up lines, failure behaviour, metric names.
@@ -127,6 +128,10 @@ pub struct MockArgs {
     /// Serve the admin interface on the main port as well.
     #[arg(long)]
     pub admin_on_main: bool,
+    /// Ask for real-time priority for the API and engine threads; the announcement
+    /// says whether it was granted.
+    #[arg(long)]
+    pub realtime: bool,
     /// Do not print one line for each request.
     #[arg(long)]
     pub no_access_log: bool,
@@ -215,6 +220,8 @@ pub struct Config {
     pub truth: Option<PathBuf>,
     /// No log at all.
     pub quiet: bool,
+    /// Real-time priority wanted.
+    pub realtime: bool,
     /// Planned instant of the banner, CLOCK_MONOTONIC ns: the engine's phases follow it.
     pub banner_ns: u64,
     /// How the engine starts its worker.
@@ -341,6 +348,7 @@ impl MockArgs {
             orphan_life_s: self.orphan_life_s,
             truth: self.truth.clone(),
             quiet: self.canary,
+            realtime: self.realtime,
             banner_ns: 0,
             engine_prefix,
         })

@@ -3,31 +3,18 @@
 //! The monotonic clock is shared by all processes of a machine, so the API
 //! process, the engine process and whoever reads the truth file use one axis.
 
-use rustix::thread::{ClockId, clock_nanosleep_absolute};
-use rustix::time::Timespec;
-
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
 /// Now on CLOCK_MONOTONIC, in nanoseconds since boot.
 pub fn now_ns() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     // The kernel never reports a negative monotonic time.
-    t.tv_sec as u64 * NS_PER_S + t.tv_nsec as u64
+    u64::try_from(blackstart_clock::monotonic_ns()).unwrap_or(0)
 }
 
 /// Blocks the thread until `deadline_ns` on CLOCK_MONOTONIC.
 pub fn sleep_until(deadline_ns: u64) {
-    let ts = Timespec {
-        tv_sec: (deadline_ns / NS_PER_S) as i64,
-        tv_nsec: (deadline_ns % NS_PER_S) as i64,
-    };
-    // A signal may cut the sleep short; the deadline stays the same.
-    while now_ns() < deadline_ns {
-        if clock_nanosleep_absolute(ClockId::Monotonic, &ts).is_ok() {
-            break;
-        }
-    }
+    blackstart_clock::sleep_until(i64::try_from(deadline_ns).unwrap_or(i64::MAX));
 }
 
 /// Asks the kernel for exact timer wake-ups of this thread (the default slack is 50 µs).

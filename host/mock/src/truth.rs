@@ -2,7 +2,27 @@
 //!
 //! Every line is one `write(2)` to a file opened with `O_APPEND`, so several
 //! processes and several lives can share a file and a SIGKILL never leaves half
-//! a line. Every line has `ns` (when it happened), `event`, `role` and `pid`.
+//! a line. Every line has `ns` (when it happened), `event`, `role` (`api`,
+//! `engine`) and `pid`. Instants are nanoseconds; `null` = did not happen.
+//!
+//! | event | fields |
+//! | --- | --- |
+//! | `process_start` | api: `release`, `start` (with a state file), `port`, `replica`; engine: `ppid` |
+//! | `worker_start` | `worker_pid` |
+//! | `boundary` | `key` as log matchers name it, taken just before the line is written; a figure in seconds named after the key (`weights_loaded_s`) where the line has one |
+//! | `device_taken`, `device_busy` | the engine got, or did not get, the device |
+//! | `ready` | the port is open: `port`, `engine_pid` |
+//! | `request` | `n` (number in this life), `id` (client's `x-request-id`); `ns` is the arrival |
+//! | `request_end` | `n`, `id`, `end`, `status`, `arrival_ns`, `admitted_ns`, `first_token_due_ns`, `last_token_due_ns` (the script), `first_token_ns`, `last_token_ns` (handed to the socket), `tokens` (handed to the socket), `prompt_tokens` |
+//! | `fault` | `fault`: mode and parameters set over the admin interface |
+//! | `engine_frozen` | the engine woke from a stop: `until_ns` |
+//! | `engine_gone` | seen by the API process: `status` = exit code, or minus the signal |
+//! | `engine_orphaned` | the engine lost its API process |
+//! | `signal`, `drain_overrun`, `realtime` | `name`; `open` requests; `granted` |
+//! | `exit` | `code`; missing when the process was killed |
+//!
+//! A `request` without `request_end` before the next life's `process_start` was
+//! in flight when its API process was killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -345,6 +345,24 @@ fn canary_preset_is_one_quiet_process_with_known_timing() {
 }
 
 #[test]
+fn admin_on_the_main_port_and_real_time_only_when_asked_for() {
+    let m = mock(&["--admin-on-main", "--realtime"]);
+    assert_eq!(m.get("/admin/fault").json()["mode"], "none");
+    assert_eq!(m.events("realtime").len(), 1);
+    let line = m
+        .log()
+        .lines()
+        .find(|l| l.starts_with('{'))
+        .unwrap()
+        .to_owned();
+    let announced: Value = serde_json::from_str(&line).unwrap();
+    assert!(
+        announced["realtime"].is_boolean(),
+        "granted or refused, but said: {line}"
+    );
+}
+
+#[test]
 fn five_hundred_streams_at_once_all_complete() {
     let m = Mock::start(&[
         "--startup-scale",

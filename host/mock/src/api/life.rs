@@ -115,6 +115,8 @@ pub(super) struct Server {
     pub lines: Vec<Line>,
     /// Printer of the API's lines.
     pub writer: LineWriter,
+    /// Real-time priority of the API thread: granted or not, `None` = not asked for.
+    pub realtime: Option<bool>,
     /// Orders to stop.
     pub signals: Signals,
     /// True = wind down.
@@ -147,9 +149,10 @@ impl Server {
         self.app
             .truth
             .write("ready", json!({ "port": port, "engine_pid": engine_pid }));
-        if args.announce {
+        if args.announce || args.port == 0 {
             let line = json!({
                 "event": "ready", "port": port, "admin_port": admin_port, "pid": std::process::id(), "engine_pid": engine_pid,
+                "realtime": self.realtime,
             });
             write_stdout(format!("{line}\n").as_bytes());
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 
+use blackstart_clock::{RealTime, request_real_time};
 use hyper::header::HeaderValue;
 use serde_json::json;
 use tokio::sync::watch;
@@ -92,6 +93,9 @@ async fn life(args: MockArgs, mut config: Config, release: &'static Release) -> 
         ),
     };
 
+    let realtime = config
+        .realtime
+        .then(|| request_real_time() == RealTime::Granted);
     // The API's phases before the engine.
     let writer = LineWriter::new(release.prefix, "APIServer", std::process::id());
     let mut pace = Pace::from(started_ns);
@@ -130,6 +134,7 @@ async fn life(args: MockArgs, mut config: Config, release: &'static Release) -> 
         handle,
         lines,
         writer,
+        realtime,
         signals,
         leave: watch::Sender::new(false),
     };

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use blackstart_clock::{RealTime, request_real_time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde_json::json;
@@ -55,6 +56,10 @@ pub fn serve(
     truth: &Truth,
 ) -> io::Result<End> {
     sharpen_timers();
+    if config.realtime {
+        let granted = request_real_time() == RealTime::Granted;
+        truth.write("realtime", json!({ "granted": granted }));
+    }
     socket.set_nonblocking(true)?;
     let mut scheduler = Scheduler::new(Rules {
         max_num_seqs: config.max_num_seqs as usize,
