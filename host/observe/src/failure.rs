@@ -29,8 +29,8 @@ pub(crate) enum Failure {
         /// The system's words.
         text: String,
     },
-    /// The connection was reset.
-    Reset,
+    /// The connection was reset or lost; the system's words.
+    Reset(String),
     /// A status of 400 or more, or one that is no answer (a redirect).
     Status {
         /// The status.
@@ -69,7 +69,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Connect { refused: true, .. } => f.write_str("connect: refused"),
             Self::Connect { text, .. } => write!(f, "connect: {text}"),
-            Self::Reset => f.write_str("reset: the connection was reset"),
+            Self::Reset(text) => write!(f, "reset: {text}"),
             Self::Status { code, message } if message.is_empty() => {
                 write!(f, "http_status {code}")
             }
@@ -114,9 +114,12 @@ impl Failure {
         while let Some(inner) = source {
             if let Some(io) = inner.downcast_ref::<io::Error>() {
                 return match io.kind() {
-                    io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
                     io::ErrorKind::UnexpectedEof => Self::Truncated(stage),
-                    _ => Self::Malformed(excerpt(&io.to_string())),
+                    // hyper's own, for a chunk header or the like that is not HTTP.
+                    io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                        Self::Malformed(excerpt(&io.to_string()))
+                    }
+                    _ => Self::Reset(excerpt(&io.to_string())),
                 };
             }
             source = inner.source();

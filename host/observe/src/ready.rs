@@ -294,7 +294,7 @@ fn mend(
         Failure::Timeout { .. } => {
             "the server accepts but generates nothing: its engine hangs or is still starting; look at its log, or raise the start timeout".to_owned()
         }
-        Failure::Reset | Failure::Truncated(_) | Failure::NoToken(_) => {
+        Failure::Reset(_) | Failure::Truncated(_) | Failure::NoToken(_) => {
             "the server ends requests without a token: look at its log (its engine may have died)".to_owned()
         }
     }

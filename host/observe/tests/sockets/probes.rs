@@ -18,6 +18,12 @@ fn first_probe(url: &str) -> ProbeOutcome {
     outcome
 }
 
+fn chunked(body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{body}"
+    )
+}
+
 fn reason_of(server: &Server) -> String {
     let outcome = first_probe(&server.url());
     assert!(!outcome.ok);
@@ -135,6 +141,8 @@ fn answers_that_are_not_service_are_failures_with_their_class() {
             String::new(),
             "empty: the connection was closed before an answer",
         ),
+        (chunked("zz\r\nnot a chunk\r\n"), "malformed_stream: "),
+        (chunked("40\r\ndata: "), "truncated: "),
         ("SSH-2.0-OpenSSH_9.2\r\n".to_owned(), "malformed_stream: "),
     ] {
         let server = Server::saying(bytes.clone());

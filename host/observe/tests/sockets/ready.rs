@@ -78,7 +78,7 @@ fn what_was_last_seen_and_how_to_mend_it() {
         text.contains("connect: refused") && text.contains("nothing listens"),
         "{text}"
     );
-    for (bytes, seen, mend) in [
+    let cases = [
         (
             response("200 OK", "text/html", "<html>"),
             "not_sse",
@@ -105,15 +105,20 @@ fn what_was_last_seen_and_how_to_mend_it() {
             "load.model",
         ),
         (events("data: [DONE]\n\n"), "empty: ", "without a token"),
-    ] {
-        let server = Server::saying(bytes);
-        // Long enough for one whole attempt on a busy machine; what matters is the last one.
-        let text = wait(&server.url(), soon).unwrap_err().to_string();
-        assert!(
-            text.contains(seen) && text.contains(mend),
-            "{seen}/{mend}: {text}"
-        );
-    }
+    ];
+    std::thread::scope(|scope| {
+        for (bytes, seen, mend) in cases {
+            scope.spawn(move || {
+                let server = Server::saying(bytes);
+                // Long enough for one whole attempt on a busy machine; the last one matters.
+                let text = wait(&server.url(), soon).unwrap_err().to_string();
+                assert!(
+                    text.contains(seen) && text.contains(mend),
+                    "{seen}/{mend}: {text}"
+                );
+            });
+        }
+    });
     let silent = Server::start(|_, stream| hold(stream));
     let text = wait(&silent.url(), soon).unwrap_err().to_string();
     assert!(
