@@ -344,7 +344,10 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
 fn find_object(text: &str) -> Option<(&str, LogObject<'_>)> {
     let at = text.find("{\"")?;
     // Behind a head of its own, an object is part of a text message.
-    if record::records(&text[..at]).iter().any(|r| r.head.is_some()) {
+    if record::records(&text[..at])
+        .iter()
+        .any(|r| r.head.is_some())
+    {
         return None;
     }
     let object = json::read_object(&text[at..]);
