@@ -215,6 +215,25 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
+fn metric_families_are_those_of_a_recorded_server() {
+    // Names and types as a real 0.32.0 server served them.
+    let recorded = include_str!("fixtures/metric-families-0.32.0.txt");
+    let m = mock(&[]);
+    let page = m.get("/metrics").body;
+    let mine: Vec<&str> = page
+        .lines()
+        .filter_map(|l| l.strip_prefix("# TYPE "))
+        .collect();
+    assert!(mine.len() > 15);
+    for family in mine {
+        assert!(
+            recorded.lines().any(|r| r == family),
+            "`{family}` was not recorded"
+        );
+    }
+}
+
+#[test]
 fn a_client_that_leaves_is_aborted_and_its_place_reused() {
     let m = mock(&["--max-num-seqs", "1", "--itl-ms", "1000"]);
     let leaving = m.post("/v1/chat/completions", "leaver", &chat(100));

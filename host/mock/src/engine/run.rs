@@ -13,8 +13,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde_json::json;
 
 use crate::args::Config;
-use crate::engine::sched::{Request, Rules, Scheduler};
-use crate::ipc::{FromEngine, ToEngine, drain_records};
+use crate::engine::sched::{MAX_WAITING, Request, Rules, Scheduler};
+use crate::ipc::{Finish, FromEngine, ToEngine, drain_records};
 use crate::mono::{NS_PER_S, now_ns, sharpen_timers, sleep_until};
 use crate::truth::Truth;
 
@@ -96,7 +96,7 @@ pub fn serve(
                 } else {
                     0
                 };
-                Some(due + clock.offset_ns + late)
+                Some(due.saturating_add(clock.offset_ns).saturating_add(late))
             }
             _ => None,
         };
@@ -164,15 +164,26 @@ pub fn serve(
                         stops,
                     };
                     let at = clock.arrival(arrival_ns, real);
-                    if clock.stalled_at.is_some() {
+                    if clock.stalled_at.is_some() && clock.held.len() >= MAX_WAITING {
+                        let finish = Finish::Abort;
+                        push(
+                            &mut out,
+                            FromEngine::Ended {
+                                id,
+                                at_ns: at,
+                                finish,
+                            },
+                            offset,
+                        );
+                    } else if clock.stalled_at.is_some() {
                         // Queued behind the stall; counted as waiting.
-                        clock.held.push((at, request));
+                        clock.held.push(request);
                     } else {
                         scheduler.submit(at, request, &mut |m| push(&mut out, m, offset));
                     }
                 }
                 ToEngine::Abort { id } => {
-                    clock.held.retain(|(_, r)| r.id != id);
+                    clock.held.retain(|r| r.id != id);
                     if clock.stalled_at.is_some() {
                         clock.dropped.push(id);
                     } else {
@@ -187,13 +198,13 @@ pub fn serve(
                         for id in std::mem::take(&mut clock.dropped) {
                             scheduler.abort(now, id, &mut |m| push(&mut out, m, offset));
                         }
-                        for (_, request) in std::mem::take(&mut clock.held) {
+                        for request in std::mem::take(&mut clock.held) {
                             scheduler.submit(now, request, &mut |m| push(&mut out, m, offset));
                         }
                     }
                 }
                 ToEngine::Shutdown => {
-                    for (_, r) in std::mem::take(&mut clock.held) {
+                    for r in std::mem::take(&mut clock.held) {
                         scheduler.submit(now, r, &mut |_| {});
                     }
                     scheduler.abort_all(now, &mut |m| push(&mut out, m, offset));
@@ -212,7 +223,7 @@ struct EngineClock {
     /// Engine time at which an ordered stall began.
     stalled_at: Option<u64>,
     /// Requests that came during the stall.
-    held: Vec<(u64, Request)>,
+    held: Vec<Request>,
     /// Requests given up during the stall.
     dropped: Vec<u64>,
 }
@@ -253,7 +264,7 @@ fn push(out: &mut Vec<u8>, message: FromEngine, offset_ns: u64) {
     let on_clock = match message {
         FromEngine::Admitted { id, at_ns } => FromEngine::Admitted {
             id,
-            at_ns: at_ns + offset_ns,
+            at_ns: at_ns.saturating_add(offset_ns),
         },
         FromEngine::Token {
             id,
@@ -263,12 +274,12 @@ fn push(out: &mut Vec<u8>, message: FromEngine, offset_ns: u64) {
         } => FromEngine::Token {
             id,
             index,
-            due_ns: due_ns + offset_ns,
+            due_ns: due_ns.saturating_add(offset_ns),
             finish,
         },
         FromEngine::Ended { id, at_ns, finish } => FromEngine::Ended {
             id,
-            at_ns: at_ns + offset_ns,
+            at_ns: at_ns.saturating_add(offset_ns),
             finish,
         },
         other => other,

@@ -137,9 +137,12 @@ impl Scheduler {
 
     fn admit(&mut self, at_ns: u64, request: Request, out: &mut impl FnMut(FromEngine)) {
         let r = &self.rules;
-        let base_ns =
-            at_ns + r.ttft_ns + r.ttft_per_prompt_token_ns * u64::from(request.prompt_tokens);
-        let due_ns = base_ns + self.jitter(request.id, 0);
+        // Saturating: absurd settings make tokens late, never a panic.
+        let base_ns = at_ns.saturating_add(r.ttft_ns).saturating_add(
+            r.ttft_per_prompt_token_ns
+                .saturating_mul(u64::from(request.prompt_tokens)),
+        );
+        let due_ns = base_ns.saturating_add(self.jitter(request.id, 0));
         self.heap.push(Reverse((due_ns, request.id)));
         self.running.insert(
             request.id,
@@ -190,10 +193,13 @@ impl Scheduler {
             if last {
                 self.running.remove(&id);
             } else {
-                seq.base_ns += rules.itl_ns + rules.itl_per_seq_ns * concurrency;
+                seq.base_ns = seq
+                    .base_ns
+                    .saturating_add(rules.itl_ns)
+                    .saturating_add(rules.itl_per_seq_ns.saturating_mul(concurrency));
                 let (base_ns, next) = (seq.base_ns, seq.sent);
                 // Jitter delays a token, never past what came before it.
-                let due = (base_ns + self.jitter(id, next)).max(due_ns);
+                let due = base_ns.saturating_add(self.jitter(id, next)).max(due_ns);
                 if let Some(seq) = self.running.get_mut(&id) {
                     seq.due_ns = due;
                 }
@@ -387,6 +393,25 @@ mod tests {
             })
         );
         assert_eq!(s.next_due_ns(), None);
+    }
+
+    #[test]
+    fn absurd_settings_never_panic() {
+        let mut r = rules(2);
+        r.ttft_per_prompt_token_ns = u64::MAX / 2;
+        r.itl_per_seq_ns = u64::MAX;
+        r.jitter_ns = u64::MAX - 1;
+        let mut s = Scheduler::new(r);
+        submit(
+            &mut s,
+            1,
+            Request {
+                prompt_tokens: u32::MAX,
+                ..req(1, 3)
+            },
+        );
+        assert_eq!(s.next_due_ns(), Some(u64::MAX));
+        assert_eq!(run(&mut s, u64::MAX).len(), 3);
     }
 
     #[test]
