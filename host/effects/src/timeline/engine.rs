@@ -43,8 +43,8 @@ enum Phase {
     Firing(Worker),
     /// In force until its end.
     Active(Means),
-    /// The undoing request is under way.
-    Undoing(Worker),
+    /// The undoing request is under way; its thread reports and ends by itself.
+    Undoing,
     /// Nothing is left to do.
     Done,
 }
@@ -66,7 +66,7 @@ impl Entry {
             Phase::Ready(_) => Some(at - RECHECK_NS),
             Phase::Rechecking(_) | Phase::Checked(_) => Some(at - FIRE_WAKE_NS),
             Phase::Active(_) => self.effect.until.map(|u| u - FIRE_WAKE_NS),
-            Phase::Firing(_) | Phase::Undoing(_) | Phase::Done => None,
+            Phase::Firing(_) | Phase::Undoing | Phase::Done => None,
         }
     }
 
@@ -206,7 +206,12 @@ impl Engine {
                 self.preparer.prepare(&entry.effect, Some(known));
                 entry.phase = Phase::Rechecking(Means::Process(victim));
             }
-            // There is nothing to look up again, or no time for it.
+            // It may have come back since.
+            Phase::Ready(Means::Missing(reason)) if now < entry.effect.at - FIRE_WAKE_NS => {
+                self.preparer.prepare(&entry.effect, None);
+                entry.phase = Phase::Rechecking(Means::Missing(reason));
+            }
+            // A request has nothing to look up again.
             Phase::Ready(means) if now < entry.effect.at - FIRE_WAKE_NS => {
                 entry.phase = Phase::Checked(means);
             }
@@ -248,7 +253,7 @@ impl Engine {
                 self.request_fired(index, worker, &sent);
             }
             (
-                Phase::Undoing(_),
+                Phase::Undoing,
                 Report::Sent {
                     undo: true, sent, ..
                 },
@@ -358,7 +363,7 @@ impl Engine {
                 self.failed_step(index, &text, Some(&bracket));
                 // The answer may have been lost, and not the request.
                 if undoable && worker.undo(0) {
-                    self.entries[index].phase = Phase::Undoing(worker);
+                    self.entries[index].phase = Phase::Undoing;
                 }
             }
         }
@@ -409,7 +414,7 @@ impl Engine {
             }
             Means::Request(worker) => {
                 if worker.undo(not_before) {
-                    self.entries[index].phase = Phase::Undoing(worker);
+                    self.entries[index].phase = Phase::Undoing;
                 } else {
                     let text = "could not be undone: internal error, its thread has ended; the \
                                 watchdog will try again";
@@ -464,7 +469,7 @@ impl Engine {
         let entry = &mut self.entries[index];
         match entry.take_phase() {
             Phase::Active(means) => self.undo(index, means, 0),
-            phase @ (Phase::Firing(_) | Phase::Undoing(_) | Phase::Done) => entry.phase = phase,
+            phase @ (Phase::Firing(_) | Phase::Undoing | Phase::Done) => entry.phase = phase,
             _ => self.fail(index, "cancelled before its instant".to_owned(), None),
         }
     }

@@ -22,6 +22,8 @@ use crate::process_ref::Signal;
 
 /// Longest time between two looks at the world, should a wake-up be lost.
 const IDLE_NS: i64 = NS_PER_S;
+/// How long, in an orderly stop, processes may outlive the main process before SIGKILL.
+const SURVIVOR_GRACE_NS: i64 = 2 * NS_PER_S;
 
 /// The supervisor process: configuration and commands on standard input, events on standard
 /// output, until the tree has been stopped. The exit code is 0 when nothing was left behind.
@@ -206,14 +208,15 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Until a stop has been asked for and the main process is gone.
+    /// Until a stop has been asked for, and the tree is gone or its time is over.
     fn supervise(&mut self) {
         loop {
             self.reap();
-            if let Some(stop) = &self.stop
-                && (self.main.is_none() || monotonic_ns() >= stop.kill_at)
-            {
-                return;
+            if let Some(stop) = &self.stop {
+                let overdue = monotonic_ns() >= stop.kill_at;
+                if overdue || (self.main.is_none() && tree::descendants().is_empty()) {
+                    return;
+                }
             }
             if self.restart_at.is_some_and(|t| monotonic_ns() >= t) {
                 self.restart_at = None;
@@ -357,7 +360,12 @@ impl Supervisor {
             signal,
             orphans: orphans.clone(),
         });
-        if self.stop.is_some() {
+        if let Some(stop) = &mut self.stop {
+            // A launcher that ends first: its server gets the same chance, but not all the time.
+            stop.kill_at = stop.kill_at.min(at.saturating_add(SURVIVOR_GRACE_NS));
+            for process in &orphans {
+                tree::signal(process, Signal::Term);
+            }
             return;
         }
         if !orphans.is_empty() {
