@@ -64,7 +64,7 @@ impl Job<'_> {
     /// A guest that does not build or makes no stamped component.
     pub fn all_plugins(&self, dir: &Path) -> Result<Vec<Component>> {
         let workspace = self.repository.join("plugins");
-        let artifacts = self.cargo_build(&workspace, &["--workspace"])?;
+        let artifacts = self.cargo(&workspace, &["build", "--workspace"], &[])?;
         ensure!(
             !artifacts.is_empty(),
             "no crate in {} is a cdylib",
@@ -91,7 +91,9 @@ impl Job<'_> {
             krate.display()
         );
         self.lend_lock_file(&krate)?;
-        let artifacts = self.cargo_build(&krate, &["--lib"])?;
+        // For this crate alone: flags for all would build every dependency once more.
+        let own = [remap(&krate, "/guest")];
+        let artifacts = self.cargo(&krate, &["rustc", "--lib"], &own)?;
         match artifacts.as_slice() {
             [artifact] => publish(artifact, &std::path::absolute(out)?),
             [] => bail!(
@@ -123,18 +125,18 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn cargo_build(&self, dir: &Path, selection: &[&str]) -> Result<Vec<Artifact>> {
+    fn cargo(&self, dir: &Path, what: &[&str], own: &[String]) -> Result<Vec<Artifact>> {
         let mut command = cargo();
         command
-            .args(["build", "--release", "--target", TARGET])
+            .args(what)
+            .args(["--release", "--target", TARGET])
             .arg("--message-format=json-render-diagnostics")
-            .args(selection)
             .current_dir(dir)
             .stdout(Stdio::piped())
             .envs(PROFILE)
             .env("RUSTC", &self.toolchain.rustc)
             .env("CARGO_TARGET_DIR", self.build_dir())
-            .env("CARGO_ENCODED_RUSTFLAGS", self.flags(dir)?)
+            .env("CARGO_ENCODED_RUSTFLAGS", self.flags()?)
             // Not in the flags: the linker's place must not reach the symbol names.
             .env(
                 "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER",
@@ -147,6 +149,9 @@ impl Job<'_> {
         if self.toolchain.libraries.is_some() {
             let libraries = prepended("LD_LIBRARY_PATH", self.toolchain.libraries.as_deref())?;
             command.env("LD_LIBRARY_PATH", libraries);
+        }
+        if !own.is_empty() {
+            command.arg("--").args(own);
         }
         let (status, messages) = output_and_status(&mut command, BUILD_LIMIT)?;
         check(&command, status)
@@ -161,18 +166,21 @@ impl Job<'_> {
     }
 
     /// Flags for the guests alone: with `--target`, build scripts and macros do not get them.
-    fn flags(&self, dir: &Path) -> Result<String> {
-        let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    fn flags(&self) -> Result<String> {
         let flags = [
             "-Ctarget-feature=+simd128".to_owned(),
             "-Clinker-flavor=wasm-ld".to_owned(),
-            // The same bytes wherever repository, crate and cargo's folder are.
+            // The same bytes wherever the repository and cargo's folder are.
             remap(&cargo_registry()?, "/cargo"),
             remap(self.repository, "/blackstart"),
-            remap(dir, "/guest"),
         ];
         Ok(flags.join("\x1f"))
     }
+}
+
+/// A flag for rustc: a path that must not be in the component, and what stands there instead.
+pub fn remap(from: &Path, to: &str) -> String {
+    format!("--remap-path-prefix={}={to}", from.display())
 }
 
 /// Cargo, free of what was meant for the host's own build.

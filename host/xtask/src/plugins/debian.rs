@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::build::{cargo, cargo_registry, remap};
 use super::toolchain::TARGET;
 use crate::process::{check, on_path, output, output_and_status, phase, run, say, spawn, wait};
 
@@ -254,16 +255,15 @@ fn build_std(root: &Path) -> Result<()> {
         "[package]\nname = \"stdbuild\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\
          [profile.release]\npanic = \"abort\"\n[workspace]\n",
     )?;
-    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let flags = [
         // Guests are linked with LTO, which needs it.
         "-Cembed-bitcode=yes".to_owned(),
         remap(&root.join("usr/lib/rustlib/src/rust"), "/rust"),
-        remap(&super::build::cargo_registry()?, "/cargo"),
+        remap(&cargo_registry()?, "/cargo"),
         remap(&work, "/std"),
     ];
-    let mut cargo = super::build::cargo();
-    cargo
+    let mut build = cargo();
+    build
         .args([
             "build",
             "--quiet",
@@ -278,7 +278,7 @@ fn build_std(root: &Path) -> Result<()> {
         .env("RUSTC", &rustc)
         // The packaged compiler is a stable one; its own library may use what is unstable.
         .env("RUSTC_BOOTSTRAP", "1");
-    run(&mut cargo, STD_LIMIT).context("the standard library does not build")?;
+    run(&mut build, STD_LIMIT).context("the standard library does not build")?;
 
     let mut question = Command::new(&rustc);
     question.args(["--print", "target-libdir", "--target", TARGET]);
