@@ -29,7 +29,7 @@ pub(super) enum Means {
 enum Job {
     /// Look up; `known` is the victim found before.
     Prepare {
-        effect: Effect,
+        effect: Box<Effect>,
         known: Option<(u32, u64)>,
     },
     /// The watchdog can forget the effect.
@@ -76,7 +76,7 @@ impl Preparer {
 
     pub(super) fn prepare(&self, effect: &Effect, known: Option<(u32, u64)>) {
         self.send(Job::Prepare {
-            effect: effect.clone(),
+            effect: Box::new(effect.clone()),
             known,
         });
     }
