@@ -95,11 +95,25 @@ pub fn unique_sleep() -> String {
     format!("200{}{n:03}", std::process::id())
 }
 
+/// An address on which nothing listens: a loopback host of its own for each call, since a free
+/// port could be taken by a test beside this one.
+fn free_address() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    format!(
+        "http://127.{}.{}.{}:18001",
+        1 + process % 250,
+        process / 250 % 250,
+        1 + n % 250
+    )
+}
+
 fn replica(id: &str, runtime: RuntimePlan) -> ReplicaPlan {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     ReplicaPlan {
         id: id.to_owned(),
-        base_url: format!("http://{}", listener.local_addr().expect("address")),
+        base_url: free_address(),
         admin_url: None,
         runtime,
         process_roles: BTreeMap::from([

@@ -102,13 +102,15 @@ impl Worker {
         let mut out = Vec::with_capacity(READ_BYTES);
         let mut drain_until = None;
         loop {
+            // Read before the inbox is emptied: what was added before closing is then seen.
+            let closing = self.closing.load(Ordering::Acquire);
             while let Ok(fd) = self.inbox.try_recv() {
                 self.sources.push(Source {
                     fd,
                     splitter: LineSplitter::default(),
                 });
             }
-            if self.closing.load(Ordering::Acquire) && drain_until.is_none() {
+            if closing && drain_until.is_none() {
                 drain_until = Some(monotonic_ns() + DRAIN_TIMEOUT_NS);
             }
             if drain_until.is_some_and(|t| self.sources.is_empty() || monotonic_ns() >= t) {

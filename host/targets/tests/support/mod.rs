@@ -39,10 +39,19 @@ pub fn clock() -> RunClock {
     RunClock::with_epoch(monotonic_ns())
 }
 
-/// An address on which nothing listens now.
+/// An address on which nothing listens: a loopback host of its own for each call, since a free
+/// port could be taken by a test beside this one.
 pub fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listen");
-    format!("http://{}", listener.local_addr().expect("address"))
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    format!(
+        "http://127.{}.{}.{}:18000",
+        1 + process % 250,
+        process / 250 % 250,
+        1 + n % 250
+    )
 }
 
 /// Collects events.
