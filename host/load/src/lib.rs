@@ -1,1 +1,37 @@
 //! The load path: pacer, connections, SSE decoder, outcomes, client self-observation.
+//!
+//! A load is an open loop: the schedule is fixed before the epoch and nothing that the server does
+//! moves it. [`start`] spawns one pacer thread that releases each request at its time, load threads
+//! that send them and read their streams (each with an event loop and connections of its own), and
+//! one writer thread that owns the disk. Every request of the schedule gets exactly one outcome
+//! ([`outcome`] has the rules), latencies count from the intended time, nothing is ever retried.
+
+mod address;
+mod canary;
+mod connection;
+pub mod delta;
+mod driver;
+mod error;
+mod exchange;
+mod heartbeat;
+mod limits;
+pub mod outcome;
+mod pacer;
+mod pool;
+mod progress;
+mod prompt;
+mod secret;
+mod shared;
+pub mod sse;
+mod text;
+mod worker;
+mod writer;
+
+pub use canary::{CanaryTarget, MAX_CANARY_TOKENS};
+pub use driver::{
+    CONNECTION_FLOOR, LoadHandle, LoadRun, LoadSummary, MAX_THREADS, MAX_TIMEOUT_NS, start,
+};
+pub use error::LoadError;
+pub use progress::Progress;
+pub use prompt::{MAX_PROMPT_WORDS, UNIQUE_WORDS};
+pub use secret::Secret;

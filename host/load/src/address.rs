@@ -1,0 +1,121 @@
+//! Where requests go: parsed and resolved once, before the epoch.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use crate::LoadError;
+
+/// Most addresses of a host name that are tried for one connection.
+const MAX_ADDRESSES: usize = 8;
+
+/// A server, by its resolved addresses.
+#[derive(Debug, Clone)]
+pub(crate) struct Address {
+    /// Addresses, in the resolver's order.
+    pub(crate) sockets: Vec<SocketAddr>,
+    /// The `Host` header.
+    pub(crate) host: HeaderValue,
+    /// Path before the API's own, without a slash at its end.
+    pub(crate) prefix: String,
+}
+
+impl Address {
+    /// Parses `http://host:port[/prefix]` and resolves its host.
+    ///
+    /// # Errors
+    /// [`LoadError::Url`], [`LoadError::Https`], [`LoadError::Resolve`].
+    pub(crate) fn resolve(url: &str) -> Result<Self, LoadError> {
+        let wrong = |what: &str| LoadError::Url {
+            url: url.to_owned(),
+            what: what.to_owned(),
+        };
+        let uri: Uri = url
+            .parse()
+            .map_err(|e: hyper::http::uri::InvalidUri| wrong(&e.to_string()))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(LoadError::Https {
+                    url: url.to_owned(),
+                });
+            }
+            Some(_) => return Err(wrong("not an http:// address")),
+            None => return Err(wrong("the scheme is missing")),
+        }
+        if uri.query().is_some() {
+            return Err(wrong("a query does not belong into a base address"));
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong(
+                "a user name or password does not belong into an address",
+            ));
+        }
+        let host = authority.host();
+        let port = authority.port_u16().unwrap_or(80);
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let sockets: Vec<_> = (name, port)
+            .to_socket_addrs()
+            .map_err(|e| LoadError::Resolve {
+                url: url.to_owned(),
+                reason: e.to_string(),
+            })?
+            .take(MAX_ADDRESSES)
+            .collect();
+        if sockets.is_empty() {
+            return Err(LoadError::Resolve {
+                url: url.to_owned(),
+                reason: "no address".to_owned(),
+            });
+        }
+        Ok(Self {
+            sockets,
+            host: HeaderValue::from_str(authority.as_str())
+                .map_err(|_| wrong("its host is no header value"))?,
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_work() {
+        let a = Address::resolve("http://127.0.0.1:8000/").unwrap();
+        assert_eq!(a.sockets, ["127.0.0.1:8000".parse().unwrap()]);
+        assert_eq!(
+            (a.host.to_str().unwrap(), a.prefix.as_str()),
+            ("127.0.0.1:8000", "")
+        );
+        let a = Address::resolve("http://[::1]:9/llm/").unwrap();
+        assert_eq!(a.sockets, ["[::1]:9".parse().unwrap()]);
+        assert_eq!(
+            (a.host.to_str().unwrap(), a.prefix.as_str()),
+            ("[::1]:9", "/llm")
+        );
+        assert_eq!(
+            Address::resolve("http://127.0.0.1").unwrap().sockets[0].port(),
+            80
+        );
+    }
+
+    #[test]
+    fn addresses_that_do_not_say_why() {
+        for (url, why) in [
+            ("https://127.0.0.1", "plain HTTP only"),
+            ("ftp://127.0.0.1", "not an http:// address"),
+            ("127.0.0.1:8000", "http://host:port"),
+            ("http://", "http://host:port"),
+            ("http://u:p@127.0.0.1", "user name"),
+            ("http://127.0.0.1/?a=1", "query"),
+            ("http://no-such-host.invalid:1", "cannot resolve"),
+        ] {
+            let error = Address::resolve(url).unwrap_err().to_string();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Connections are never a throttle: as many open files as the schedule can need.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::LoadError;
+
+/// Open files besides the load's connections: records, logs, event loops, observers.
+const OTHER_FILES: u64 = 256;
+
+/// Most requests that can be under way at once: those intended within one client timeout.
+pub(crate) fn concurrency_bound(schedule: &[i64], timeout_ns: i64) -> u64 {
+    let mut first = 0;
+    let mut most = 0;
+    for (i, t) in schedule.iter().enumerate() {
+        while t - schedule[first] > timeout_ns {
+            first += 1;
+        }
+        most = most.max(i - first + 1);
+    }
+    most as u64
+}
+
+/// Raises this process's limit on open files where the schedule can need it.
+///
+/// # Errors
+/// When the system's hard limit is too low: a server that hangs would then be measured by the limit.
+pub(crate) fn provide_files(connections: u64) -> Result<(), LoadError> {
+    let needed = connections + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|n| n >= needed) {
+        return Ok(());
+    }
+    let too_low = |limit: String| LoadError::Plan {
+        what: format!(
+            "the schedule can have {connections} requests under way within one client timeout, but \
+             the limit on open files is {limit}; raise it (`ulimit -n {needed}`), lower the rate or \
+             shorten the timeout"
+        ),
+    };
+    if let Some(hard) = limit.maximum
+        && hard < needed
+    {
+        return Err(too_low(hard.to_string()));
+    }
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(needed),
+            maximum: limit.maximum,
+        },
+    )
+    .map_err(|e| too_low(format!("not to be raised: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_the_fullest_timeout() {
+        assert_eq!(concurrency_bound(&[], 10), 0);
+        assert_eq!(concurrency_bound(&[0, 5, 10, 11, 30], 10), 3);
+        assert_eq!(concurrency_bound(&[0, 0, 0], 1), 3);
+    }
+
+    #[test]
+    fn an_impossible_need_is_refused_with_its_numbers() {
+        let limit = getrlimit(Resource::Nofile);
+        if let Some(hard) = limit.maximum {
+            let error = provide_files(hard).unwrap_err().to_string();
+            assert!(error.contains("ulimit -n"), "{error}");
+        }
+        provide_files(1).unwrap();
+    }
+}

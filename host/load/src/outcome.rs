@@ -1,0 +1,472 @@
+//! What becomes of one request: the state machine from the response's bytes to its record.
+//!
+//! Without I/O: the caller reports the head, each portion of the body with its stamp, and how the
+//! body ended. Rules, in the order in which they decide:
+//!
+//! | seen | outcome |
+//! | --- | --- |
+//! | anything stamped after the deadline | censored (timeout), at the deadline |
+//! | status ≥ 400 | `http_status`, at the head |
+//! | another status than 200, or 200 that is no event stream | `not_sse`, at the head; `in_stream_error` if its body is an error object |
+//! | an error object inside the stream | `in_stream_error`, at that event; a `[DONE]` behind it changes nothing |
+//! | an event that is no JSON chunk, or is too long | `malformed_stream`, at that event |
+//! | finish reason `abort` | `aborted`, at that event |
+//! | `[DONE]` and no content | `empty` |
+//! | `[DONE]`, `ignore_eos` asked and the server counts fewer tokens than asked | `short_completion` |
+//! | `[DONE]` | completed; without a finish reason too, since the terminal marker decides (the record tells) |
+//! | the body ends after a finish reason, without `[DONE]` | as with `[DONE]`, `done_marker` false |
+//! | the body ends without one: no event, or in good order without content | `empty` |
+//! | the body ends without one, else | `truncated` |
+//! | a connection error, a broken chunk | its own class, unless decided before |
+//!
+//! Once a failure is certain its time is fixed, but the machine goes on listening for what explains
+//! it (the body of an error status, the usage behind an abort) until the body ends.
+
+use std::sync::Arc;
+
+use blackstart_record::{
+    CensorKind, ErrorClass, FinishReason, GapHistograms, Outcome, RequestRecord,
+};
+
+use crate::Secret;
+use crate::delta::{self, Chunk, MAX_CHOICES, Parsed};
+use crate::sse::SseDecoder;
+use crate::text::{bounded, bounded_reason};
+
+/// Bytes kept of a body that is no event stream, to explain it.
+pub const MAX_SAMPLE_BYTES: usize = 8 << 10;
+
+/// Longest name of a replica that is kept.
+const MAX_REPLICA_CHARS: usize = 128;
+
+/// What the request asked for, as far as it decides the outcome.
+#[derive(Debug, Clone)]
+pub struct Expectation {
+    /// Run time at which the client gives up.
+    pub deadline_ns: i64,
+    /// With `ignore_eos`: the tokens that a completion must have.
+    pub exact_tokens: Option<u32>,
+    /// Removed from every text that is kept.
+    pub secret: Option<Arc<Secret>>,
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// As its framing says.
+    Clean,
+    /// The connection was closed before the framing's end.
+    Cut,
+    /// A failure with its class.
+    Failed(ErrorClass, String),
+}
+
+/// The response to one request, and the record that it becomes.
+#[derive(Debug)]
+pub struct Response {
+    record: RequestRecord,
+    expect: Expectation,
+    /// The body is decoded as an event stream.
+    streaming: bool,
+    decoder: SseDecoder,
+    events: u64,
+    sample: Vec<u8>,
+    /// A certain failure and its time; decided when the body ends.
+    failure: Option<(ErrorClass, i64)>,
+    decided: bool,
+    last_by_choice_ns: [Option<i64>; MAX_CHOICES as usize],
+    /// The read under way and the content events that it delivered.
+    read: (u64, u32),
+    /// Stamps of all content events, where they are asked for.
+    token_stamps_ns: Option<Vec<i64>>,
+}
+
+impl Response {
+    /// Before anything was sent.
+    pub fn new(index: u64, intended_ns: i64, expect: Expectation) -> Self {
+        Self {
+            record: RequestRecord {
+                index,
+                intended_ns,
+                dispatched_ns: None,
+                headers_ns: None,
+                first_event_ns: None,
+                first_token_ns: None,
+                last_token_ns: None,
+                ended_ns: intended_ns,
+                outcome: Outcome::Censored,
+                error_class: None,
+                censor_kind: None,
+                http_status: None,
+                error_code: None,
+                error_text: None,
+                finish_reason: None,
+                done_marker: false,
+                content_events: 0,
+                completion_tokens: None,
+                prompt_tokens: None,
+                body_bytes: 0,
+                coalesced_reads: 0,
+                gap_max_ns: None,
+                connection_reused: false,
+                replica: None,
+            },
+            expect,
+            streaming: false,
+            decoder: SseDecoder::new(),
+            events: 0,
+            sample: Vec::new(),
+            failure: None,
+            decided: false,
+            last_by_choice_ns: [None; MAX_CHOICES as usize],
+            read: (0, 0),
+            token_stamps_ns: None,
+        }
+    }
+
+    /// Keeps the stamp of each content event, at most `limit` of them (the canary's).
+    pub fn keep_token_stamps(&mut self, limit: usize) {
+        self.token_stamps_ns = Some(Vec::with_capacity(limit));
+    }
+
+    /// The kept stamps.
+    pub fn token_stamps_ns(&self) -> &[i64] {
+        self.token_stamps_ns.as_deref().unwrap_or_default()
+    }
+
+    /// The first byte of the request was written to its socket.
+    pub fn dispatched(&mut self, at_ns: i64) {
+        self.record.dispatched_ns.get_or_insert(at_ns);
+    }
+
+    /// Whether the connection had served another request before.
+    pub fn on_connection(&mut self, reused: bool) {
+        self.record.connection_reused = reused;
+    }
+
+    /// The response head arrived.
+    pub fn head(
+        &mut self,
+        at_ns: i64,
+        status: u16,
+        content_type: Option<&str>,
+        replica: Option<&str>,
+    ) {
+        if self.late(at_ns) {
+            return;
+        }
+        self.record.headers_ns = Some(at_ns);
+        self.record.http_status = Some(status);
+        self.record.replica = replica.map(|r| bounded(r, MAX_REPLICA_CHARS));
+        // A missing content type is judged by what the body turns out to be.
+        let event_stream = content_type.is_none_or(|t| {
+            let essence = t.split(';').next().unwrap_or(t).trim();
+            essence.eq_ignore_ascii_case("text/event-stream")
+        });
+        if status >= 400 {
+            self.fail(at_ns, ErrorClass::HttpStatus, None);
+        } else if status != 200 {
+            self.fail(at_ns, ErrorClass::NotSse, Some(&format!("status {status}")));
+        } else if event_stream {
+            self.streaming = true;
+        } else {
+            let what = format!("content type {}", content_type.unwrap_or("unknown"));
+            self.fail(at_ns, ErrorClass::NotSse, Some(&what));
+        }
+    }
+
+    /// A portion of the body, with the stamp and the number of the socket read that delivered it.
+    /// Gaps go to `gaps`.
+    pub fn body(&mut self, at_ns: i64, read: u64, bytes: &[u8], gaps: &mut GapHistograms) {
+        if self.decided || self.late(at_ns) {
+            return;
+        }
+        self.record.body_bytes += bytes.len() as u64;
+        if !self.streaming {
+            self.keep(bytes);
+            if self.sample.len() == MAX_SAMPLE_BYTES {
+                self.decide();
+            }
+            return;
+        }
+        if self.read.0 != read {
+            self.read = (read, 0);
+        }
+        let mut decoder = std::mem::take(&mut self.decoder);
+        let fed = decoder.feed(bytes, |event| {
+            self.event(at_ns, event.data, event.named_error, gaps);
+        });
+        self.decoder = decoder;
+        if let Err(e) = fed
+            && !self.decided
+        {
+            self.fail(at_ns, ErrorClass::MalformedStream, Some(&e.to_string()));
+            self.decide();
+        }
+        if self.events == 0 {
+            self.keep(bytes);
+        }
+    }
+
+    /// The body ended, or the request failed before it had one.
+    pub fn end(&mut self, at_ns: i64, end: BodyEnd) {
+        if self.decided || self.late(at_ns) {
+            return;
+        }
+        if self.failure.is_some() {
+            self.decide();
+            return;
+        }
+        match end {
+            BodyEnd::Failed(class, text) => self.fail(at_ns, class, Some(&text)),
+            BodyEnd::Clean | BodyEnd::Cut if self.record.finish_reason.is_some() => {
+                self.complete(at_ns);
+                return;
+            }
+            BodyEnd::Clean | BodyEnd::Cut if self.record.http_status.is_none() => self.fail(
+                at_ns,
+                ErrorClass::Truncated,
+                Some("the connection was closed inside the response head"),
+            ),
+            BodyEnd::Clean | BodyEnd::Cut if self.events == 0 => self.fail_without_event(at_ns),
+            BodyEnd::Clean if self.record.content_events == 0 => self.fail(
+                at_ns,
+                ErrorClass::Empty,
+                Some("the stream ended without content"),
+            ),
+            BodyEnd::Clean => self.fail(
+                at_ns,
+                ErrorClass::Truncated,
+                Some("the stream ended in good order without finish reason and [DONE]"),
+            ),
+            BodyEnd::Cut => self.fail(
+                at_ns,
+                ErrorClass::Truncated,
+                Some("the connection was closed inside the stream"),
+            ),
+        }
+        self.decide();
+    }
+
+    /// Observation ends without a terminal event, unless a failure was certain before.
+    pub fn censor(&mut self, at_ns: i64, kind: CensorKind) {
+        if self.decided {
+            return;
+        }
+        if self.failure.is_some() {
+            self.decide();
+            return;
+        }
+        self.record.outcome = Outcome::Censored;
+        self.record.censor_kind = Some(kind);
+        // A request that was never due is observed for no time, not for a negative one.
+        self.record.ended_ns = at_ns.max(self.record.intended_ns);
+        self.decided = true;
+    }
+
+    /// Whether the outcome is fixed; what comes later changes nothing.
+    pub fn decided(&self) -> bool {
+        self.decided
+    }
+
+    /// The record. A response that was not decided counts as censored by the run's end.
+    pub fn into_record(mut self) -> RequestRecord {
+        if !self.decided {
+            let at = self.record.ended_ns;
+            self.censor(at, CensorKind::RunEnd);
+        }
+        self.record
+    }
+
+    /// Whether this stamp lies after the deadline, which then ends the observation.
+    fn late(&mut self, at_ns: i64) -> bool {
+        if at_ns <= self.expect.deadline_ns {
+            return false;
+        }
+        self.censor(self.expect.deadline_ns, CensorKind::Timeout);
+        true
+    }
+
+    fn event(&mut self, at_ns: i64, data: &[u8], named_error: bool, gaps: &mut GapHistograms) {
+        if self.decided {
+            return;
+        }
+        self.events += 1;
+        self.record.first_event_ns.get_or_insert(at_ns);
+        match delta::parse(data) {
+            Ok(Parsed::Error(json)) => self.stream_error(at_ns, json),
+            _ if named_error => self.stream_error(at_ns, &String::from_utf8_lossy(data)),
+            Ok(Parsed::Nothing) => {}
+            Ok(Parsed::Chunk(chunk)) => self.chunk(at_ns, &chunk, gaps),
+            Ok(Parsed::Done) => {
+                self.record.done_marker = true;
+                self.complete(at_ns);
+            }
+            Err(reason) => {
+                self.fail(at_ns, ErrorClass::MalformedStream, Some(&reason));
+                self.decide();
+            }
+        }
+    }
+
+    fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapHistograms) {
+        if chunk.content != 0 {
+            self.record.first_token_ns.get_or_insert(at_ns);
+            self.record.last_token_ns = Some(at_ns);
+            self.record.content_events = self.record.content_events.saturating_add(1);
+            if let Some(stamps) = &mut self.token_stamps_ns
+                && stamps.len() < stamps.capacity()
+            {
+                stamps.push(at_ns);
+            }
+            self.read.1 += 1;
+            if self.read.1 == 2 {
+                self.record.coalesced_reads += 1;
+            }
+            for (choice, last) in self.last_by_choice_ns.iter_mut().enumerate() {
+                if chunk.content & (1 << choice) == 0 {
+                    continue;
+                }
+                if let Some(last) = last.replace(at_ns) {
+                    let gap_ns = at_ns - last;
+                    gaps.record(self.record.intended_ns, gap_ns);
+                    let longest = self.record.gap_max_ns.get_or_insert(gap_ns);
+                    *longest = gap_ns.max(*longest);
+                }
+            }
+        }
+        if let Some(usage) = chunk.usage {
+            let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+            // Each count is the total so far: the last one stands.
+            self.record.completion_tokens = usage
+                .completion_tokens
+                .map(count)
+                .or(self.record.completion_tokens);
+            self.record.prompt_tokens =
+                usage.prompt_tokens.map(count).or(self.record.prompt_tokens);
+        }
+        if let Some(finish) = chunk.finish {
+            let name = serde_json::from_str::<String>(finish.get())
+                .unwrap_or_else(|_| finish.get().to_owned());
+            let reason = FinishReason::from_name(bounded_reason(&name));
+            if reason == FinishReason::Abort {
+                self.fail(at_ns, ErrorClass::Aborted, Some("finish reason abort"));
+            }
+            self.record.finish_reason = Some(reason);
+        }
+    }
+
+    /// The terminal marker, or the protocol's own end after a finish reason.
+    fn complete(&mut self, at_ns: i64) {
+        if self.failure.is_none() {
+            if self.record.content_events == 0 {
+                self.fail(
+                    at_ns,
+                    ErrorClass::Empty,
+                    Some("the stream was complete and empty"),
+                );
+            } else if let (Some(got), Some(asked)) =
+                (self.record.completion_tokens, self.expect.exact_tokens)
+                && got < asked
+            {
+                let text = format!("{got} of {asked} tokens although ignore_eos was asked");
+                self.fail(at_ns, ErrorClass::ShortCompletion, Some(&text));
+            } else {
+                self.record.outcome = Outcome::Completed;
+                self.record.ended_ns = at_ns;
+                self.decided = true;
+                return;
+            }
+        }
+        self.decide();
+    }
+
+    fn stream_error(&mut self, at_ns: i64, json: &str) {
+        let (code, message) = delta::error_object(json).unwrap_or((None, json.to_owned()));
+        self.record.error_code = code;
+        self.fail(at_ns, ErrorClass::InStreamError, Some(&message));
+        self.decide();
+    }
+
+    /// A body without any event: an error object, another kind of document, or nothing.
+    fn fail_without_event(&mut self, at_ns: i64) {
+        if self.sample.trim_ascii().is_empty() {
+            let text = "the response ended without any event";
+            self.fail(at_ns, ErrorClass::Empty, Some(text));
+        } else if self.looks_like_events() {
+            let text = "the connection was closed inside the first event";
+            self.fail(at_ns, ErrorClass::Truncated, Some(text));
+        } else {
+            // `decide` looks into the sample.
+            self.fail(at_ns, ErrorClass::NotSse, Some("no event in the body"));
+        }
+    }
+
+    /// Whether the sample has a line that only an event stream has.
+    fn looks_like_events(&self) -> bool {
+        self.sample
+            .split(|b| matches!(b, b'\n' | b'\r'))
+            .any(|line| {
+                [&b"data:"[..], b":", b"event:", b"id:", b"retry:"]
+                    .iter()
+                    .any(|field| line.starts_with(field))
+            })
+    }
+
+    /// A failure is certain; the first one stands.
+    fn fail(&mut self, at_ns: i64, class: ErrorClass, text: Option<&str>) {
+        if self.failure.is_none() {
+            self.failure = Some((class, at_ns));
+            if let Some(text) = text {
+                self.set_text(text);
+            }
+        }
+    }
+
+    /// Fixes a failure, with what the kept body says about it.
+    fn decide(&mut self) {
+        let Some((mut class, at_ns)) = self.failure else {
+            return;
+        };
+        if matches!(class, ErrorClass::HttpStatus | ErrorClass::NotSse) && !self.sample.is_empty() {
+            let body = String::from_utf8_lossy(&self.sample).into_owned();
+            match delta::error_object(body.trim()) {
+                Some((code, message)) => {
+                    self.record.error_code = code;
+                    self.set_text(&message);
+                    if class == ErrorClass::NotSse {
+                        class = ErrorClass::InStreamError;
+                    }
+                }
+                None => {
+                    let what = self.record.error_text.take();
+                    let text = match what {
+                        Some(what) => format!("{what}: {}", body.trim()),
+                        None => body.trim().to_owned(),
+                    };
+                    self.set_text(&text);
+                }
+            }
+        }
+        self.sample = Vec::new();
+        self.record.outcome = Outcome::Errored;
+        self.record.error_class = Some(class);
+        self.record.ended_ns = at_ns;
+        self.decided = true;
+    }
+
+    fn set_text(&mut self, text: &str) {
+        // The secret goes first: cutting might leave half of it.
+        let text = match &self.expect.secret {
+            Some(secret) => bounded_reason(&secret.redact(text)),
+            None => bounded_reason(text),
+        };
+        self.record.error_text = Some(text);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = MAX_SAMPLE_BYTES - self.sample.len();
+        self.sample
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}

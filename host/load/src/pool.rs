@@ -1,0 +1,65 @@
+//! Idle connections of one load thread. Never a throttle: when none is idle, another one is opened.
+
+use std::cell::RefCell;
+
+use blackstart_clock::RunClock;
+
+use crate::address::Address;
+use crate::connection::Connection;
+
+/// Idle connections that are kept open; further ones are closed when they become idle.
+const MAX_IDLE: usize = 4096;
+
+/// Idle connections to one server.
+pub(crate) struct Pool {
+    pub(crate) address: Address,
+    pub(crate) clock: RunClock,
+    idle: RefCell<Vec<Connection>>,
+}
+
+impl Pool {
+    pub(crate) fn new(address: Address, clock: RunClock) -> Self {
+        Self {
+            address,
+            clock,
+            idle: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// The most recently used idle connection that the kernel knows nothing bad of. It may still turn
+    /// out dead when it is written to; that is then its request's own failure.
+    pub(crate) fn take(&self) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(connection) = idle.pop() {
+            if connection.usable() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Takes a connection back after its exchange ended in good order.
+    pub(crate) fn put(&self, connection: Connection) {
+        let mut idle = self.idle.borrow_mut();
+        if connection.usable() && idle.len() < MAX_IDLE {
+            idle.push(connection);
+        }
+    }
+
+    /// Closes connections that their servers have closed.
+    pub(crate) fn sweep(&self) {
+        self.idle.borrow_mut().retain(Connection::usable);
+    }
+
+    /// Opens connections until `count` are idle. A server that does not answer yet is no error: its
+    /// requests will tell.
+    pub(crate) async fn open_floor(&self, count: usize) {
+        let already = self.idle.borrow().len();
+        for _ in already..count {
+            match Connection::open(&self.address, self.clock).await {
+                Ok(connection) => self.idle.borrow_mut().push(connection),
+                Err(_) => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a person watching the load wants to know. Nothing here feeds a result.
+
+use std::sync::Mutex;
+
+use blackstart_clock::{NS_PER_MS, NS_PER_S};
+use blackstart_plan::SloThresholds;
+use blackstart_record::{Outcome, RequestRecord};
+
+use crate::shared::{Shared, lock};
+
+/// Requests whose TTFT is kept for the recent percentiles, per load thread.
+const RECENT_TTFTS: usize = 512;
+/// Seconds of which the ends are counted apart.
+const SECONDS: usize = 4;
+
+/// A snapshot.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// Run time of the snapshot.
+    pub at_ns: i64,
+    /// Requests in the schedule.
+    pub scheduled: u64,
+    /// Requests whose time has come.
+    pub offered: u64,
+    /// Requests without an outcome among those offered.
+    pub in_flight: u64,
+    /// Completed requests.
+    pub completed: u64,
+    /// Errored requests.
+    pub errored: u64,
+    /// Censored requests.
+    pub censored: u64,
+    /// Errored requests by class, in the order of [`blackstart_record::ErrorClass::ALL`].
+    pub errored_by_class: [u64; 12],
+    /// Requests intended in the last whole second.
+    pub offered_last_second: u64,
+    /// Requests that ended in the last whole second, completed and within both thresholds.
+    pub good_last_second: u64,
+    /// Requests that ended in the last whole second in any way.
+    pub ended_last_second: u64,
+    /// Time to first token of the latest completed requests, p50, in milliseconds.
+    pub ttft_ms_p50: Option<f64>,
+    /// The same, p99.
+    pub ttft_ms_p99: Option<f64>,
+}
+
+/// Counts of one load thread.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadProgress(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    by_outcome: [u64; 3],
+    by_class: [u64; 12],
+    seconds: [Second; SECONDS],
+    ttfts_ns: Vec<i64>,
+    next_ttft: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Second {
+    second: i64,
+    ended: u64,
+    good: u64,
+}
+
+impl ThreadProgress {
+    /// Counts a request that has its outcome.
+    pub(crate) fn count(&self, record: &RequestRecord, good: SloThresholds) {
+        let counts = &mut *lock(&self.0);
+        counts.by_outcome[record.outcome as usize] += 1;
+        if let Some(class) = record.error_class {
+            counts.by_class[class as usize] += 1;
+        }
+        let second = record.ended_ns.div_euclid(NS_PER_S);
+        let slot = &mut counts.seconds[second.rem_euclid(SECONDS as i64) as usize];
+        if slot.second != second {
+            *slot = Second {
+                second,
+                ..Second::default()
+            };
+        }
+        slot.ended += 1;
+        slot.good += u64::from(is_good(record, good));
+        if record.outcome == Outcome::Completed
+            && let Some(ttft) = record.ttft_ns()
+        {
+            if counts.ttfts_ns.len() < RECENT_TTFTS {
+                counts.ttfts_ns.push(ttft);
+            } else {
+                counts.ttfts_ns[counts.next_ttft] = ttft;
+            }
+            counts.next_ttft = (counts.next_ttft + 1) % RECENT_TTFTS;
+        }
+    }
+}
+
+fn is_good(record: &RequestRecord, good: SloThresholds) -> bool {
+    record.outcome == Outcome::Completed
+        && record
+            .ttft_ns()
+            .is_some_and(|t| t <= i64::from(good.ttft_ms) * NS_PER_MS)
+        && record.observed_ns() <= i64::from(good.e2e_ms) * NS_PER_MS
+}
+
+/// Adds up all threads.
+pub(crate) fn snapshot(shared: &Shared) -> Progress {
+    let at_ns = shared.clock.now();
+    let last = at_ns.div_euclid(NS_PER_S) - 1;
+    let intended_before = |t: i64| shared.schedule.partition_point(|&x| x < t) as u64;
+    let mut progress = Progress {
+        at_ns,
+        scheduled: shared.total(),
+        offered: shared.released(),
+        offered_last_second: intended_before((last + 1) * NS_PER_S)
+            - intended_before(last * NS_PER_S),
+        ..Progress::default()
+    };
+    let mut ttfts = Vec::new();
+    for thread in &shared.progress {
+        let counts = lock(&thread.0);
+        progress.completed += counts.by_outcome[Outcome::Completed as usize];
+        progress.errored += counts.by_outcome[Outcome::Errored as usize];
+        progress.censored += counts.by_outcome[Outcome::Censored as usize];
+        for (sum, n) in progress.errored_by_class.iter_mut().zip(counts.by_class) {
+            *sum += n;
+        }
+        for second in counts.seconds.iter().filter(|s| s.second == last) {
+            progress.good_last_second += second.good;
+            progress.ended_last_second += second.ended;
+        }
+        ttfts.extend_from_slice(&counts.ttfts_ns);
+    }
+    let ended = progress.completed + progress.errored + progress.censored;
+    progress.in_flight = progress.offered.saturating_sub(ended);
+    ttfts.sort_unstable();
+    let quantile = |percent: usize| {
+        // Nearest rank.
+        let rank = (ttfts.len() * percent).div_ceil(100).max(1);
+        ttfts.get(rank - 1).map(|ns| *ns as f64 / NS_PER_MS as f64)
+    };
+    progress.ttft_ms_p50 = quantile(50);
+    progress.ttft_ms_p99 = quantile(99);
+    progress
+}

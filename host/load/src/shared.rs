@@ -1,0 +1,92 @@
+//! What the threads of one load share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use blackstart_clock::RunClock;
+use blackstart_record::Event;
+use tokio::sync::Notify;
+
+use crate::progress::ThreadProgress;
+
+/// Events that are held until the caller takes them; older ones are dropped beyond it.
+const MAX_HELD_EVENTS: usize = 100_000;
+
+/// State of one load.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: RunClock,
+    /// Intended send times, ascending.
+    pub(crate) schedule: Vec<i64>,
+    /// Requests with a smaller index may be sent; their intended time is at hand.
+    released: AtomicU64,
+    /// When the load was ended early.
+    cancelled_at_ns: OnceLock<i64>,
+    /// One for each load thread.
+    pub(crate) wakes: Vec<Notify>,
+    /// One for each load thread.
+    pub(crate) progress: Vec<ThreadProgress>,
+    events: Mutex<Vec<Event>>,
+}
+
+/// A lock whose holder panicked still guards plain data.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(clock: RunClock, schedule: Vec<i64>, threads: usize) -> Self {
+        Self {
+            clock,
+            schedule,
+            released: AtomicU64::new(0),
+            cancelled_at_ns: OnceLock::new(),
+            wakes: (0..threads).map(|_| Notify::new()).collect(),
+            progress: (0..threads).map(|_| ThreadProgress::default()).collect(),
+            events: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.schedule.len() as u64
+    }
+
+    pub(crate) fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Releases all requests below `until`, of which those from `from` on are new.
+    pub(crate) fn release(&self, from: u64, until: u64) {
+        self.released.store(until, Ordering::Release);
+        let threads = self.wakes.len() as u64;
+        // Requests go round the threads.
+        for index in from..until.min(from + threads) {
+            self.wakes[(index % threads) as usize].notify_one();
+        }
+    }
+
+    /// Ends the load; the first call counts.
+    pub(crate) fn cancel(&self) {
+        self.cancelled_at_ns.get_or_init(|| self.clock.now());
+        for wake in &self.wakes {
+            wake.notify_one();
+        }
+    }
+
+    /// When the load was ended early, if it was.
+    pub(crate) fn cancelled(&self) -> Option<i64> {
+        self.cancelled_at_ns.get().copied()
+    }
+
+    pub(crate) fn push_event(&self, event: Event) {
+        let mut events = lock(&self.events);
+        if events.len() == MAX_HELD_EVENTS {
+            events.remove(0);
+        }
+        events.push(event);
+    }
+
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *lock(&self.events))
+    }
+}

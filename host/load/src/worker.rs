@@ -1,0 +1,329 @@
+//! A load thread: one event loop, its connections, the requests that fall to it.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Duration;
+
+use blackstart_clock::{RealTime, request_real_time};
+use blackstart_plan::SloThresholds;
+use blackstart_record::{CensorKind, GapHistograms, RequestRecord};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Uri};
+use tokio::sync::Notify;
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::Secret;
+use crate::address::Address;
+use crate::canary::{self, Canary};
+use crate::connection::Request;
+use crate::exchange::{Trace, exchange, recycle};
+use crate::heartbeat::Heartbeat;
+use crate::outcome::{Expectation, Response};
+use crate::pool::Pool;
+use crate::prompt::BodyTemplate;
+use crate::shared::Shared;
+use crate::writer::ToWriter;
+
+/// How often records leave a load thread.
+const RECORDS_EVERY: Duration = Duration::from_millis(200);
+/// Gaps leave it, and idle connections are looked after, on each n-th of these.
+const GAPS_EVERY: u32 = 5;
+/// Records that leave it at once when so many are there.
+const RECORDS_AT_ONCE: usize = 1024;
+/// Records that a load thread holds while the disk is slow; beyond that it waits, and the heartbeat
+/// shows it.
+const MAX_HELD_RECORDS: usize = 65_536;
+
+/// Everything about the requests of a run that is the same for each of them.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestKit {
+    pub(crate) address: Address,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) template: BodyTemplate,
+    pub(crate) id_prefix: String,
+    pub(crate) replica_header: Option<HeaderName>,
+    pub(crate) timeout_ns: i64,
+    pub(crate) exact_tokens: Option<u32>,
+    pub(crate) secret: Option<Arc<Secret>>,
+    pub(crate) good: SloThresholds,
+}
+
+/// Header that carries a request's identity to the server's log.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+impl RequestKit {
+    /// Builds one request.
+    fn request(&self, index: u64) -> Request {
+        let id = format!("{}-{index}", self.id_prefix);
+        let mut request = post(&self.uri, &self.headers, self.template.body(index));
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            request.headers_mut().insert(REQUEST_ID, id);
+        }
+        request
+    }
+}
+
+/// A POST of a body.
+pub(crate) fn post(uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = uri.clone();
+    *request.headers_mut() = headers.clone();
+    request
+}
+
+/// What a load thread is started with.
+pub(crate) struct WorkerSetup {
+    pub(crate) thread: u32,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kit: Arc<RequestKit>,
+    pub(crate) to_writer: SyncSender<ToWriter>,
+    pub(crate) real_time: bool,
+    /// Connections to open before the first request.
+    pub(crate) floor: usize,
+    pub(crate) canary: Option<Canary>,
+}
+
+/// Runs a load thread until each of its requests has an outcome.
+///
+/// # Errors
+/// When the system gives no event loop or timer.
+pub(crate) fn run(setup: WorkerSetup) -> io::Result<()> {
+    let real_time = prepare_thread(setup.real_time);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let heartbeat = Rc::new(Heartbeat::new(setup.thread, real_time));
+    let shared = Arc::clone(&setup.shared);
+    let local = LocalSet::new();
+    let result = local.block_on(&runtime, drive(setup, Rc::clone(&heartbeat)));
+    shared.push_event(heartbeat.event(shared.clock));
+    result
+}
+
+/// Makes this thread's timers exact and asks for real-time priority if wanted.
+pub(crate) fn prepare_thread(real_time: bool) -> Result<(), String> {
+    if real_time {
+        return match request_real_time() {
+            RealTime::Granted => Ok(()),
+            RealTime::Refused(reason) => Err(reason),
+        };
+    }
+    // The kernel otherwise adds 50 µs to every sleep. A refusal only costs that.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    Err("not asked for".to_owned())
+}
+
+async fn drive(setup: WorkerSetup, heartbeat: Rc<Heartbeat>) -> io::Result<()> {
+    let lane = Rc::new(Lane {
+        pool: Pool::new(setup.kit.address.clone(), setup.shared.clock),
+        kit: setup.kit,
+        thread: setup.thread as usize,
+        gaps: RefCell::new(GapHistograms::default()),
+        held: RefCell::new(Vec::new()),
+        to_writer: setup.to_writer,
+        cancel: Notify::new(),
+        idle: Notify::new(),
+        in_flight: Cell::new(0),
+        shared: setup.shared,
+    });
+    let background = async {
+        let upkeep = async {
+            for round in 1_u32.. {
+                tokio::time::sleep(RECORDS_EVERY).await;
+                lane.ship_records();
+                if round % GAPS_EVERY == 0 {
+                    lane.ship_gaps();
+                    lane.pool.sweep();
+                }
+            }
+        };
+        // Beside the load, not before it: a server that answers no connection must not delay it.
+        let floor = async {
+            lane.pool.open_floor(setup.floor).await;
+            std::future::pending::<()>().await;
+        };
+        let canary = async {
+            match setup.canary {
+                Some(canary) => canary::run(&canary, &lane.shared).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            beat = heartbeat.beat() => beat,
+            () = floor => Ok(()),
+            () = upkeep => Ok(()),
+            () = canary => Ok(()),
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        () = lane.serve() => Ok(()),
+        ended = background => ended,
+    };
+    lane.ship_gaps();
+    lane.ship_records();
+    result
+}
+
+/// The state of a load thread.
+struct Lane {
+    shared: Arc<Shared>,
+    kit: Arc<RequestKit>,
+    thread: usize,
+    pool: Pool,
+    gaps: RefCell<GapHistograms>,
+    held: RefCell<Vec<RequestRecord>>,
+    to_writer: SyncSender<ToWriter>,
+    /// Wakes every request when the load is ended early.
+    cancel: Notify,
+    /// No request is under way any more.
+    idle: Notify,
+    in_flight: Cell<u64>,
+}
+
+/// A request under way; dropped in any way, it is so no longer.
+struct InFlight(Rc<Lane>);
+
+impl InFlight {
+    fn new(lane: &Rc<Lane>) -> Self {
+        lane.in_flight.set(lane.in_flight.get() + 1);
+        Self(Rc::clone(lane))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let left = self.0.in_flight.get() - 1;
+        self.0.in_flight.set(left);
+        if left == 0 {
+            self.0.idle.notify_one();
+        }
+    }
+}
+
+impl Lane {
+    /// Sends this thread's requests as they are released and waits for all outcomes.
+    async fn serve(self: &Rc<Self>) {
+        let stride = self.shared.wakes.len() as u64;
+        let mut next = self.thread as u64;
+        while self.shared.cancelled().is_none() {
+            let released = self.shared.released();
+            while next < released {
+                spawn_local(Self::one(InFlight::new(self), next));
+                next += stride;
+            }
+            if next >= self.shared.total() {
+                break;
+            }
+            self.shared.wakes[self.thread].notified().await;
+        }
+        while self.in_flight.get() > 0 {
+            if self.shared.cancelled().is_some() {
+                self.cancel.notify_waiters();
+            }
+            tokio::select! {
+                () = self.idle.notified() => {}
+                () = self.shared.wakes[self.thread].notified() => {}
+            }
+        }
+    }
+
+    /// One request, from its release to its record.
+    async fn one(in_flight: InFlight, index: u64) {
+        let lane = Rc::clone(&in_flight.0);
+        let clock = lane.shared.clock;
+        let intended_ns = lane.shared.schedule[index as usize];
+        let deadline_ns = intended_ns.saturating_add(lane.kit.timeout_ns);
+        let mut response = Response::new(
+            index,
+            intended_ns,
+            Expectation {
+                deadline_ns,
+                exact_tokens: lane.kit.exact_tokens,
+                secret: lane.kit.secret.clone(),
+            },
+        );
+        // Registered before the flag is read: an end in between is not missed.
+        let cancelled = lane.cancel.notified();
+        let mut leftover = None;
+        if let Some(at_ns) = lane.shared.cancelled() {
+            response.censor(at_ns, CensorKind::RunEnd);
+        } else {
+            let trace = Trace::default();
+            let left_ns = (deadline_ns - clock.now()).max(0).cast_unsigned();
+            tokio::select! {
+                biased;
+                rest = exchange(
+                    &lane.pool,
+                    lane.kit.request(index),
+                    intended_ns,
+                    lane.kit.replica_header.as_ref(),
+                    &mut response,
+                    &lane.gaps,
+                    &trace,
+                ) => leftover = rest,
+                () = tokio::time::sleep(Duration::from_nanos(left_ns)) => {
+                    response.censor(deadline_ns, CensorKind::Timeout);
+                }
+                () = cancelled => response.censor(clock.now(), CensorKind::RunEnd),
+            }
+            if let Some(at_ns) = trace.dispatched_ns() {
+                response.dispatched(at_ns);
+            }
+        }
+        lane.keep(response.into_record());
+        drop(in_flight);
+        if let Some(leftover) = leftover {
+            recycle(&lane.pool, leftover).await;
+        }
+    }
+
+    fn keep(&self, record: RequestRecord) {
+        self.shared.progress[self.thread].count(&record, self.kit.good);
+        self.held.borrow_mut().push(record);
+        if self.held.borrow().len() >= RECORDS_AT_ONCE {
+            self.ship_records();
+        }
+    }
+
+    fn ship_records(&self) {
+        let records = std::mem::take(&mut *self.held.borrow_mut());
+        if records.is_empty() {
+            return;
+        }
+        let message = ToWriter::Records(records);
+        match self.to_writer.try_send(message) {
+            Ok(()) => {}
+            Err(TrySendError::Full(ToWriter::Records(records)))
+                if records.len() < MAX_HELD_RECORDS && self.in_flight.get() > 0 =>
+            {
+                *self.held.borrow_mut() = records;
+            }
+            // No record is ever dropped: this thread waits for the disk.
+            Err(TrySendError::Full(message)) => self.send(message),
+            Err(TrySendError::Disconnected(_)) => self.shared.cancel(),
+        }
+    }
+
+    fn ship_gaps(&self) {
+        let gaps = std::mem::take(&mut *self.gaps.borrow_mut());
+        if !gaps.buckets.is_empty() {
+            self.send(ToWriter::Gaps(gaps));
+        }
+    }
+
+    /// Waits for room. A writer that is gone ended the load; its error is reported by it.
+    fn send(&self, message: ToWriter) {
+        if self.to_writer.send(message).is_err() {
+            self.shared.cancel();
+        }
+    }
+}
