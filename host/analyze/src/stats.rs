@@ -121,7 +121,11 @@ pub fn t_quantile(p: f64, df: u64) -> Option<f64> {
         }
         hi *= 2.0;
     }
+    // Halving ends at the resolution of f64, after about 50 steps.
     for _ in 0..200 {
+        if hi - lo <= 1e-15 * hi {
+            break;
+        }
         let middle = lo + (hi - lo) / 2.0;
         if t_cdf_upper_half(middle, df) < p {
             lo = middle;
