@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use blackstart_clock::RunClock;
+use blackstart_clock::{RunClock, monotonic_ns};
 use blackstart_plan::{ReplicaPlan, RuntimePlan};
 use blackstart_record::{Event, EventKind};
 use regex::{Regex, RegexBuilder};
@@ -31,9 +31,14 @@ enum Finder {
     Nothing,
 }
 
+/// How fresh the remembered tree is kept while effects follow each other closely.
+const TREE_AGE_NS: i64 = 100 * blackstart_clock::NS_PER_MS;
+
 /// What was seen of it.
 #[derive(Debug, Default)]
 struct Seen {
+    /// When its tree was last read, monotonic.
+    looked_at: i64,
     main: Option<(u32, u64)>,
     /// Descendants of the present main process.
     tree: Vec<(u32, u64)>,
@@ -131,6 +136,21 @@ impl Existing {
         Ok(this)
     }
 
+    /// The main process now. A process that is held by pid costs one small read, unless the
+    /// remembered tree has aged.
+    ///
+    /// # Errors
+    /// See [`Self::look`].
+    pub(crate) fn main(&self, protected: &Protected) -> Result<(u32, u64), TargetError> {
+        if let Finder::Pid(pid, start_time) = self.finder {
+            let fresh = monotonic_ns() - lock(&self.seen).looked_at < TREE_AGE_NS;
+            if fresh && proc::stat(pid).is_ok_and(|s| s.start_time == start_time && s.lives()) {
+                return Ok((pid, start_time));
+            }
+        }
+        self.look(protected)
+    }
+
     /// The main process now, and remembers its tree.
     ///
     /// # Errors
@@ -141,6 +161,7 @@ impl Existing {
         })?;
         let found = self.find(&all, protected);
         let mut seen = lock(&self.seen);
+        seen.looked_at = monotonic_ns();
         let main = found.as_ref().ok().copied();
         if seen.main != main {
             let tree = std::mem::take(&mut seen.tree);

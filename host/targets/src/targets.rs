@@ -44,7 +44,7 @@ impl Replica {
     /// The main process now.
     pub(crate) fn main(&self, protected: &Protected) -> Result<(u32, u64), TargetError> {
         match &self.runtime {
-            Runtime::Existing(existing) => existing.look(protected),
+            Runtime::Existing(existing) => existing.main(protected),
             Runtime::Supervised(supervised) => {
                 supervised
                     .main()
