@@ -492,11 +492,11 @@ mod tests {
         good: 10,
     };
 
-    fn series(bad: &[std::ops::Range<usize>], len: usize) -> Vec<BucketCounts> {
+    fn series(bad: &[(usize, usize)], len: usize) -> Vec<BucketCounts> {
         (0..len)
             .map(|i| BucketCounts {
                 scheduled: 10,
-                good: if bad.iter().any(|r| r.contains(&i)) {
+                good: if bad.iter().any(|(from, to)| (*from..*to).contains(&i)) {
                     0
                 } else {
                     10
@@ -505,7 +505,7 @@ mod tests {
             .collect()
     }
 
-    fn run(bad: &[std::ops::Range<usize>], len: usize) -> Detection {
+    fn run(bad: &[(usize, usize)], len: usize) -> Detection {
         detect(
             &series(bad, len),
             &RULE,
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn worked_example() {
-        let found = run(&[10..15], 50);
+        let found = run(&[(10, 15)], 50);
         assert_eq!(found.status, RecoveryStatus::Recovered);
         assert_eq!(found.entry_ns, Some(15_000_000_000));
         assert_eq!(found.ttr_s, Some(5.0));
@@ -527,29 +527,29 @@ mod tests {
     #[test]
     fn a_dip_within_the_hold_cancels_the_candidate() {
         // Good at 15, 16; bad at 17: the window at 15 holds, the one at 16 does not.
-        let found = run(&[10..15, 17..18], 50);
+        let found = run(&[(10, 15), (17, 18)], 50);
         assert_eq!(found.entry_ns, Some(18_000_000_000));
         assert_eq!(found.dips, 1);
     }
 
     #[test]
     fn a_later_episode_is_a_redegradation() {
-        let found = run(&[10..15, 25..27], 50);
+        let found = run(&[(10, 15), (25, 27)], 50);
         assert_eq!(found.entry_ns, Some(15_000_000_000));
         assert_eq!(found.redegradations, 1);
         assert!(!found.ended_degraded);
-        let found = run(&[10..15, 45..50], 50);
+        let found = run(&[(10, 15), (45, 50)], 50);
         assert_eq!(found.redegradations, 0);
         assert!(found.ended_degraded);
     }
 
     #[test]
     fn nothing_is_extrapolated() {
-        let found = run(&[10..50], 50);
+        let found = run(&[(10, 50)], 50);
         assert_eq!(found.status, RecoveryStatus::NotRecovered);
         assert_eq!((found.entry_ns, found.ttr_s), (None, None));
         // Back for the last three buckets: one window start too few for the hold.
-        let found = run(&[10..37], 40);
+        let found = run(&[(10, 37)], 40);
         assert_eq!(found.status, RecoveryStatus::Unconfirmed);
         assert_eq!(found.candidate_ns, Some(37_000_000_000));
         assert_eq!(found.ttr_s, None);
@@ -557,7 +557,7 @@ mod tests {
 
     #[test]
     fn recovery_after_the_timeout_does_not_count() {
-        let found = run(&[10..41], 60);
+        let found = run(&[(10, 41)], 60);
         assert_eq!(found.status, RecoveryStatus::NotRecovered);
     }
 

@@ -1,5 +1,8 @@
 //! Every estimator against scipy and lifelines: `reference/make.py` made `reference/values.json`.
 
+// The whole file is a test; the lint knows only functions marked as such.
+#![allow(clippy::unwrap_used)]
+
 use blackstart_analyze::{
     Observation, Terminal, aalen_johansen, holm, kaplan_meier, summarize, t_multiplier, t_quantile,
     tail_interval,

@@ -65,7 +65,7 @@ fn classes(check: &mut Checker<'_>, path: &str) -> (i64, Vec<String>) {
 
 fn in_flight(check: &mut Checker<'_>, run: &str) {
     let p = |name: &str| format!("{run}.in_flight_determinate.{name}");
-    let parts = ["completed", "errored", "censored"].map(|n| p(n));
+    let parts = ["completed", "errored", "censored"].map(&p);
     let counts: Vec<Option<i64>> = parts.iter().map(|path| check.count(path)).collect();
     let [Some(completed), Some(errored), Some(censored)] = counts[..] else {
         return;
@@ -122,7 +122,7 @@ fn in_flight(check: &mut Checker<'_>, run: &str) {
 
 fn outage(check: &mut Checker<'_>, run: &str) {
     let p = |name: &str| format!("{run}.outage_outcomes.{name}");
-    let parts = ["completed", "errored", "censored"].map(|n| p(n));
+    let parts = ["completed", "errored", "censored"].map(&p);
     let counts: Vec<Option<i64>> = parts.iter().map(|path| check.count(path)).collect();
     let [Some(completed), Some(errored), Some(censored)] = counts[..] else {
         return;
