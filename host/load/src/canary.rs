@@ -48,7 +48,7 @@ impl CanaryTarget {
     pub fn known(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
-            model: "canary".to_owned(),
+            model: "mock-8b".to_owned(),
             ttft_ns: 20 * NS_PER_MS,
             itl_ns: 10 * NS_PER_MS,
             tokens: 32,

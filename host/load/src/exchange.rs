@@ -54,14 +54,15 @@ pub(crate) async fn exchange(
         None => match Connection::open(&pool.address, clock).await {
             Ok(fresh) => fresh,
             Err(e) => {
-                response.end(clock.now(), classify_connect(&e));
+                // Tried within the lead: it failed at its intended time at the earliest.
+                response.end(clock.now().max(due_ns), classify_connect(&e));
                 return None;
             }
         },
     };
     response.on_connection(connection.reused());
     if let Err(e) = connection.ready().await {
-        response.end(clock.now(), classify(&e, Stage::Unanswered));
+        response.end(clock.now().max(due_ns), classify(&e, Stage::Unanswered));
         return None;
     }
     connection.expect_write();

@@ -1,5 +1,8 @@
 //! Recorded streams, through the decoder and the outcome rules.
 
+// Helpers of tests may fail by panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 
 use blackstart_load::delta::{self, Parsed};

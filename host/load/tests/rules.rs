@@ -1,5 +1,8 @@
 //! The outcome rules that no recorded stream shows.
 
+// Helpers of tests may fail by panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use blackstart_load::Secret;

@@ -218,7 +218,7 @@ pub fn plan(base_url: String) -> LoadPlan {
         max_tokens: 3,
         ignore_eos: true,
         prompt_words: 16,
-        timeout_ns: 400 * MS,
+        timeout_ns: 3_000 * MS,
         base_url,
         headers: Vec::new(),
         api_key_env: None,
