@@ -48,7 +48,7 @@ impl BodyTemplate {
         let filler = (UNIQUE_WORDS..plan.prompt_words)
             .map(|i| FILLER[i as usize % FILLER.len()])
             .fold(String::new(), |text, word| text + " " + word);
-        // `{:?}` of a JSON string: serde_json escapes what the model's name may hold.
+        // serde_json escapes what the model's name may hold.
         let model = serde_json::Value::from(plan.model.as_str());
         let options = format!(
             r#","max_tokens":{},"stream":true,"stream_options":{{"include_usage":true}}{}}}"#,

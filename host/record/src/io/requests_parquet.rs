@@ -57,7 +57,6 @@ pub(crate) fn schema(text: &str) -> Arc<Type> {
 
 /// Writes the table row group by row group, in constant memory.
 pub struct RequestParquetWriter {
-    // `None` only while it is being finished.
     file: SerializedFileWriter<AtomicFile>,
     rows: Vec<RequestRecord>,
     path: std::path::PathBuf,
