@@ -46,7 +46,7 @@ impl FaultVariant for MockFault {
     fn arm(
         config: Config,
         context: &ArmContext,
-        host: &mut dyn FaultHost,
+        host: &mut impl FaultHost,
     ) -> Result<(Self, Armed), Error> {
         let until = end_of_mode(&config, context)?;
         let replicas = victims(context, host)?;

@@ -57,7 +57,7 @@ impl FaultVariant for ProcessFreeze {
     fn arm(
         config: Config,
         context: &ArmContext,
-        host: &mut dyn FaultHost,
+        host: &mut impl FaultHost,
     ) -> Result<(Self, Armed), Error> {
         let until = end_of_freeze(&config, context)?;
         let role = config.process;

@@ -40,7 +40,7 @@ impl FaultVariant for ProcessKill {
     fn arm(
         config: Config,
         context: &ArmContext,
-        host: &mut dyn FaultHost,
+        host: &mut impl FaultHost,
     ) -> Result<(Self, Armed), Error> {
         let role = config.process;
         let replicas = victims(context, host)?;

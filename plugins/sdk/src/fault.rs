@@ -21,7 +21,7 @@
 //!         }
 //!     }
 //!
-//!     fn arm(_: NoConfig, context: &ArmContext, host: &mut dyn FaultHost) -> Result<(Self, Armed), Error> {
+//!     fn arm(_: NoConfig, context: &ArmContext, host: &mut impl FaultHost) -> Result<(Self, Armed), Error> {
 //!         for victim in &context.victims {
 //!             let when = Window { at: context.fire_at, until: None };
 //!             host.send_signal(victim, "api", Signal::Kill, when)?;
@@ -82,9 +82,11 @@ pub struct FaultDescription {
     pub labels: Vec<String>,
 }
 
-/// What the host offers to a fault. Effects go on the host's timeline; they do not
-/// act at once. A guest imports only the interfaces whose methods it calls, and the
-/// configuration must grant them.
+/// What the host offers to a fault. Effects go on the host's timeline; they do not act at once.
+///
+/// A component asks for the interfaces whose methods it calls, and the configuration must grant
+/// them. Therefore the host is passed as `impl FaultHost`, not as `dyn`: a trait object would
+/// reach every method and could ask for interfaces that the plugin never uses.
 pub trait FaultHost {
     /// The run clock.
     fn now(&self) -> RunNs;
@@ -135,7 +137,7 @@ pub trait FaultVariant: Sized + 'static {
     fn arm(
         config: Self::Config,
         context: &ArmContext,
-        host: &mut dyn FaultHost,
+        host: &mut impl FaultHost,
     ) -> Result<(Self, Armed), Error>;
 
     /// An event of one of this fault's own effects; may schedule more.
@@ -146,7 +148,7 @@ pub trait FaultVariant: Sized + 'static {
         &mut self,
         effect: EffectId,
         event: &EffectEvent,
-        host: &mut dyn FaultHost,
+        host: &mut impl FaultHost,
     ) -> Result<(), Error> {
         let _ = (effect, event, host);
         Ok(())
@@ -194,7 +196,7 @@ pub fn prove_all(proofs: impl IntoIterator<Item = Proof>) -> Proof {
 ///
 /// # Errors
 /// [`Error::Other`] without victims, [`Error::Unsupported`] for one that is no target.
-pub fn victims(context: &ArmContext, host: &dyn FaultHost) -> Result<Vec<Replica>, Error> {
+pub fn victims(context: &ArmContext, host: &impl FaultHost) -> Result<Vec<Replica>, Error> {
     if context.victims.is_empty() {
         return Err(Error::Other(
             "no victim is named; name at least one replica as victim of the fault".to_owned(),

@@ -81,8 +81,13 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The repository's root: two levels above this crate.
 fn repository() -> Result<PathBuf> {
-    // Fixed when this task was compiled: at run time the variable may be a caller's.
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // `cargo xtask` says where this crate is now. What was true when it was compiled serves where
+    // the program is started by itself; two clones with one target folder share the program.
+    let here = match std::env::var("CARGO_PKG_NAME").as_deref() {
+        Ok(env!("CARGO_PKG_NAME")) => std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from),
+        _ => None,
+    };
+    let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
     let root = here
         .ancestors()
         .nth(2)
