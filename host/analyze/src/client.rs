@@ -1,6 +1,6 @@
 //! Whether the client itself was fit to measure.
 
-use blackstart_record::{Event, EventKind, RequestRecord};
+use blackstart_record::{ErrorClass, Event, EventKind, RequestRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,11 @@ pub(crate) fn analyze(requests: &[RequestRecord], events: &[Event]) -> ClientAna
     let worst = |pick: fn(&HeartbeatSummary) -> f64| heartbeats.iter().map(pick).reduce(f64::max);
     ClientAnalysis {
         dispatched: skews.len() as u64,
-        undispatched: (requests.len() - skews.len()) as u64,
+        // A refused connection is the server's failure, not one of dispatching.
+        undispatched: requests
+            .iter()
+            .filter(|r| r.error_class == Some(ErrorClass::Undispatched))
+            .count() as u64,
         skew_us_p50: skew(0.5),
         skew_us_p99: skew(0.99),
         skew_us_max: skew(1.0),

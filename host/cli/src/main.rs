@@ -1,2 +1,99 @@
-//! blackstart: measures how LLM serving survives.
-fn main() {}
+//! `blackstart`: measures how LLM serving survives.
+//!
+//! This crate joins the others along the one data path: configuration → plan → records → analysis →
+//! findings → report. It owns the command line, the exit codes and the text that people read; it
+//! computes nothing that a report shows.
+
+mod campaign;
+mod commands;
+mod exit;
+mod interrupt;
+mod matching;
+mod plugins;
+mod reporter;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Failure;
+
+/// Measures how LLM serving survives: an open-loop streaming load, a fault at a planned instant, and
+/// proof of what was lost, what degraded, and which phase of the recovery cost the time.
+///
+/// Exit codes: 0 valid · 1 internal · 2 run invalid or check failed · 3 configuration · 4 plugin ·
+/// 5 target unreachable · 6 a stated objective not met · 130 interrupted, after undoing every effect.
+#[derive(Debug, Parser)]
+#[command(name = "blackstart", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a campaign: the same fault, several times, each with its own seed
+    Run(commands::run::RunArgs),
+    /// Run the bundled example campaign against the bundled mock server
+    Demo(commands::demo::DemoArgs),
+    /// Analyse a results directory again: matchers, method, gates, report
+    Analyze(commands::analyze::AnalyzeArgs),
+    /// Read server logs: every start with its phases, figures and failures
+    Logs(commands::logs::LogsArgs),
+    /// Check a published report from its own evidence
+    Verify(commands::verify::VerifyArgs),
+    /// Look at plugins
+    #[command(subcommand)]
+    Plugin(commands::plugin::PluginCommand),
+    /// Run the mock server
+    Mock(blackstart_mock::MockArgs),
+    /// Supervisor of one server process; started by the instrument
+    #[command(name = "__supervise", hide = true)]
+    Supervise,
+    /// Undoes effects when the instrument dies; started by the instrument
+    #[command(name = "__watchdog", hide = true)]
+    Watchdog,
+    /// Engine process of the mock server; started by `mock`
+    #[command(name = "__mock-engine", hide = true)]
+    MockEngine(blackstart_mock::EngineArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are no mistakes.
+            let code = if error.use_stderr() {
+                exit::Exit::Configuration
+            } else {
+                exit::Exit::Valid
+            };
+            return code.into();
+        }
+    };
+    let outcome = match cli.command {
+        // These are whole programs of their own, with their own exit codes.
+        Command::Mock(args) => return blackstart_mock::run(args),
+        Command::MockEngine(args) => return blackstart_mock::run_engine(args),
+        Command::Supervise => return blackstart_targets::supervisor::run(),
+        Command::Watchdog => return blackstart_effects::watchdog::run(),
+        Command::Run(args) => commands::run::run(args),
+        Command::Demo(args) => commands::demo::run(args),
+        Command::Analyze(args) => commands::analyze::run(args),
+        Command::Logs(args) => commands::logs::run(args),
+        Command::Verify(args) => commands::verify::run(args),
+        Command::Plugin(command) => commands::plugin::run(command),
+    };
+    match outcome {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            reporter::print_failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+/// What every command returns.
+type Outcome = Result<exit::Exit, Failure>;

@@ -2,6 +2,7 @@
 
 mod plugins;
 mod process;
+mod tasks;
 
 use std::process::ExitCode;
 
@@ -19,14 +20,23 @@ struct Cli {
 enum Task {
     /// Build the bundled plugins, or one crate, into WebAssembly components.
     Plugins(plugins::Args),
+    /// Build the plugins and the `blackstart` binary that holds them.
+    Build,
+    /// Build everything and run the demo campaign.
+    Demo(tasks::DemoArgs),
+    /// Build the plugins and run every test.
+    Test(tasks::TestArgs),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
-        Task::Plugins(args) => plugins::run(&args),
+        Task::Plugins(args) => plugins::run(&args).map(|()| 0),
+        Task::Build => tasks::build().map(|()| 0),
+        Task::Demo(args) => tasks::demo(&args).and_then(tasks::exit_code),
+        Task::Test(args) => tasks::test(&args).map(|()| 0),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

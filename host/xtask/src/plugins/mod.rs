@@ -34,6 +34,28 @@ pub struct Args {
     krate: Option<PathBuf>,
 }
 
+/// Builds the bundled plugins as `cargo xtask plugins` without options does.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_default() -> Result<()> {
+    #[derive(clap::Parser)]
+    struct Defaults {
+        #[command(flatten)]
+        args: Args,
+    }
+    // Through clap, so that the environment variable counts here too.
+    run(&<Defaults as clap::Parser>::try_parse_from(["plugins"])?.args)
+}
+
+/// The target folder of the host workspace.
+///
+/// # Errors
+/// When it cannot be found.
+pub fn target_folder() -> Result<PathBuf> {
+    target_dir(&repository()?)
+}
+
 /// Builds what the options ask for.
 ///
 /// # Errors
@@ -80,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The repository's root: two levels above this crate.
-fn repository() -> Result<PathBuf> {
+pub fn repository() -> Result<PathBuf> {
     // `cargo xtask` says where this crate is now. What was true when it was compiled serves where
     // the program is started by itself; two clones with one target folder share the program.
     let here = match std::env::var("CARGO_PKG_NAME").as_deref() {

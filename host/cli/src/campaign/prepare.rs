@@ -1,0 +1,362 @@
+//! Everything that can be known before anything is started: the plan, the plugins, the timeline.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blackstart_config::{BuildContext, CampaignFile, ConfigError, FaultFacts, build_plan};
+use blackstart_plan::{Plan, RunPlan};
+use blackstart_plugins::{
+    ArmContext, Artifact, ConfigMistake, EffectRequest, FaultInfo, FaultTemplate, GateTemplate,
+    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
+};
+
+use super::fault_host::DryHost;
+use crate::exit::{Exit, Failure};
+use crate::plugins::{Plugins, identity};
+
+/// A campaign that could start now.
+pub struct Prepared {
+    /// The file.
+    pub file: CampaignFile,
+    /// The plan.
+    pub plan: Plan,
+    /// Every plugin that can be named.
+    pub plugins: Plugins,
+    /// The fault.
+    pub fault: Option<FaultSetup>,
+    /// The gates, in the plan's order.
+    pub gates: Vec<GateTemplate>,
+}
+
+/// The fault plugin, linked, and what it will do.
+pub struct FaultSetup {
+    /// Makes an instance for each run.
+    pub template: FaultTemplate,
+    /// Effects that it put on the timeline when it was armed for the dry run.
+    pub effects: Vec<EffectRequest>,
+}
+
+/// Reads, checks and plans a campaign. Nothing is started, nothing is written.
+///
+/// # Errors
+/// The first mistake: in the file (exit 3) or of a plugin (exit 4).
+pub fn prepare(path: &Path, plugin_dirs: &[PathBuf]) -> Result<Prepared, Failure> {
+    prepare_file(CampaignFile::read(path)?, plugin_dirs)
+}
+
+/// The same from a file that was read already.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepared, Failure> {
+    let mut folders: Vec<PathBuf> = file
+        .config
+        .plugins
+        .dirs
+        .iter()
+        .map(|d| file.source.resolve(d))
+        .collect();
+    folders.extend(plugin_dirs.iter().cloned());
+    let mut plugins = Plugins::open(&folders)?;
+    let mut context = BuildContext {
+        instrument_version: env!("CARGO_PKG_VERSION").to_owned(),
+        instrument_path: std::env::current_exe().map_err(Failure::internal)?,
+        ..BuildContext::default()
+    };
+    let use_plugin = |context: &mut BuildContext, artifact: &Artifact| {
+        context
+            .plugins
+            .insert(artifact.label().name.clone(), identity(artifact));
+    };
+
+    let fault = fault_plugin(&file, &mut plugins)?;
+    if let Some((artifact, _, info)) = &fault {
+        use_plugin(&mut context, artifact);
+        context.fault = Some(FaultFacts {
+            without_segments: info
+                .without_segments
+                .iter()
+                .map(|f| (f.key.clone(), f.value.clone()))
+                .collect(),
+            labels: info.labels.clone(),
+        });
+    }
+
+    let gates = gate_plugins(&file, &mut plugins)?;
+    for (id, artifact) in &gates {
+        use_plugin(&mut context, artifact);
+        context
+            .gates
+            .push((id.clone(), artifact.label().name.clone()));
+    }
+
+    for artifact in matcher_plugins(&file, &mut plugins)? {
+        use_plugin(&mut context, &artifact);
+    }
+
+    let mut plan = build_plan(&file, &context)?;
+    let templates = gate_templates(&file, &plugins, &plan, &gates)?;
+    let fault = fault
+        .map(|(artifact, template, info)| arm_dry(&file, &mut plan, &artifact, template, &info))
+        .transpose()?;
+    Ok(Prepared {
+        file,
+        plan,
+        plugins,
+        fault,
+        gates: templates,
+    })
+}
+
+/// Finds the fault plugin, links it against its grants, and checks its configuration.
+fn fault_plugin(
+    file: &CampaignFile,
+    plugins: &mut Plugins,
+) -> Result<Option<(Artifact, FaultTemplate, FaultInfo)>, Failure> {
+    let Some(fault) = &file.config.fault else {
+        return Ok(None);
+    };
+    let at = |path: &'static str| move |e: PluginError| plugin_failure(file, path, &e);
+    let path = fault.path.as_deref().map(|p| file.source.resolve(p));
+    let artifact = plugins
+        .find(
+            Some(&fault.variant),
+            path.as_deref(),
+            fault.sha256.as_deref(),
+            World::FaultVariant,
+        )
+        .map_err(at(if path.is_some() {
+            "fault.path"
+        } else {
+            "fault.variant"
+        }))?;
+    if artifact.label().name != fault.variant {
+        return Err(file
+            .source
+            .error_at(
+                "fault.variant",
+                format!(
+                    "the component at `path` is called `{}`",
+                    artifact.label().name
+                ),
+                format!("write variant = \"{}\"", artifact.label().name),
+            )
+            .into());
+    }
+    let grants = Grants::new(fault.grant.process.clone(), fault.grant.http.clone())
+        .map_err(at("fault.grant"))?;
+    let template =
+        FaultTemplate::new(&plugins.engine, &artifact, &grants).map_err(at("fault.grant"))?;
+    // Describing needs no target; an instance for that alone keeps the runs' instances fresh.
+    let info = template
+        .instantiate(Arc::new(DryHost::default()))
+        .map_err(at("fault.variant"))?
+        .describe()
+        .clone();
+    check_table(file, "fault.config", &info.plugin, &fault.config)?;
+    Ok(Some((artifact, template, info)))
+}
+
+/// Bundled gates and those that the file adds.
+fn gate_plugins(
+    file: &CampaignFile,
+    plugins: &mut Plugins,
+) -> Result<Vec<(String, Artifact)>, Failure> {
+    let mut gates = plugins.gates()?;
+    for (id, gate) in &file.config.gates {
+        if gate.plugin.is_none() && gate.path.is_none() {
+            continue;
+        }
+        let path = gate.path.as_deref().map(|p| file.source.resolve(p));
+        let artifact = plugins
+            .find(
+                gate.plugin.as_deref(),
+                path.as_deref(),
+                gate.sha256.as_deref(),
+                World::ValidityGate,
+            )
+            .map_err(|e| plugin_failure(file, &format!("gates.{id}"), &e))?;
+        gates.retain(|(known, _)| known != id);
+        gates.push((id.clone(), artifact));
+    }
+    gates.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(gates)
+}
+
+fn gate_templates(
+    file: &CampaignFile,
+    plugins: &Plugins,
+    plan: &Plan,
+    gates: &[(String, Artifact)],
+) -> Result<Vec<GateTemplate>, Failure> {
+    let mut templates = Vec::new();
+    for ((id, artifact), planned) in gates.iter().zip(&plan.gates) {
+        let at = |e: PluginError| plugin_failure(file, &format!("gates.{id}"), &e);
+        let template = GateTemplate::new(&plugins.engine, artifact).map_err(at)?;
+        let info = template.instantiate().map_err(at)?.describe().clone();
+        if info.id != *id {
+            return Err(file
+                .source
+                .error_at(
+                    &format!("gates.{id}"),
+                    format!(
+                        "the plugin `{}` judges gate `{}`",
+                        artifact.label().name,
+                        info.id
+                    ),
+                    format!("name the table [gates.{}]", info.id),
+                )
+                .into());
+        }
+        let mistakes = check_config(&info.plugin, &planned.config).map_err(at)?;
+        if let Some(mistake) = mistakes.first() {
+            return Err(mistake_error(file, &format!("gates.{id}.config"), mistake).into());
+        }
+        templates.push(template);
+    }
+    Ok(templates)
+}
+
+/// The matcher that the file names, or every one that may be chosen by the log.
+fn matcher_plugins(file: &CampaignFile, plugins: &mut Plugins) -> Result<Vec<Artifact>, Failure> {
+    let matcher = &file.config.matcher;
+    if matcher.plugin.is_none() && matcher.path.is_none() {
+        return Ok(plugins
+            .registry
+            .of_world(World::LogMatcher)
+            .cloned()
+            .collect());
+    }
+    let path = matcher.path.as_deref().map(|p| file.source.resolve(p));
+    let at = |e: PluginError| plugin_failure(file, "matcher.plugin", &e);
+    let artifact = plugins
+        .find(
+            matcher.plugin.as_deref(),
+            path.as_deref(),
+            matcher.sha256.as_deref(),
+            World::LogMatcher,
+        )
+        .map_err(at)?;
+    let info = MatcherPlugin::instantiate(&plugins.engine, &artifact)
+        .map_err(at)?
+        .describe()
+        .clone();
+    check_table(file, "matcher.config", &info.plugin, &matcher.config)?;
+    Ok(vec![artifact])
+}
+
+/// Arms the fault on a timeline that executes nothing, once for each run's seed, so that a refusal
+/// comes before anything is started.
+fn arm_dry(
+    file: &CampaignFile,
+    plan: &mut Plan,
+    artifact: &Artifact,
+    template: FaultTemplate,
+    info: &FaultInfo,
+) -> Result<FaultSetup, Failure> {
+    let runs: Vec<RunPlan> = plan.runs.clone();
+    let mut effects = Vec::new();
+    for (i, run) in runs.iter().enumerate() {
+        let host = Arc::new(DryHost::of(plan));
+        let mut plugin = template
+            .instantiate(host.clone())
+            .map_err(|e| plugin_failure(file, "fault.variant", &e))?;
+        let Some(context) = arm_context(plan, run) else {
+            break;
+        };
+        let armed = match plugin.arm(&context) {
+            Ok(armed) => armed,
+            Err(PluginError::Guest {
+                error: GuestError::InvalidConfig(mistakes),
+                ..
+            }) if !mistakes.is_empty() => {
+                return Err(mistake_error(file, "fault.config", &mistakes[0]).into());
+            }
+            Err(e) => return Err(plugin_failure(file, "fault", &e)),
+        };
+        let stray = armed.victims.iter().find(|v| !context.victims.contains(v));
+        if let Some(stray) = stray {
+            return Err(file
+                .source
+                .error_at(
+                    "fault.victims",
+                    format!(
+                        "{} wants to harm `{stray}`, which is no victim of this campaign",
+                        artifact.label()
+                    ),
+                    "a fault may only touch what is named; add it here if that is meant",
+                )
+                .into());
+        }
+        if i == 0 {
+            effects = host.effects();
+            if let Some(fault) = &mut plan.fault {
+                fault.statement = Some(armed.statement);
+            }
+        }
+    }
+    if effects.is_empty() {
+        return Err(Failure::message(
+            Exit::Plugin,
+            format!(
+                "{} put no effect on the timeline when it was armed",
+                artifact.label()
+            ),
+        )
+        .help(format!(
+            "a fault must schedule what it does in `arm`; it ends by {:?}",
+            info.ending
+        )));
+    }
+    Ok(FaultSetup { template, effects })
+}
+
+/// What a fault plugin is told of a run.
+pub fn arm_context(plan: &Plan, run: &RunPlan) -> Option<ArmContext> {
+    let fault = plan.fault.as_ref()?;
+    Some(ArmContext {
+        config: fault.config.to_string(),
+        seed: run.seed,
+        fire_at_ns: fault.fire_at_ns,
+        expire_at_ns: fault.expire_at_ns,
+        run_end_ns: plan.phases.load_end_ns(),
+        victims: fault.victims.clone(),
+    })
+}
+
+fn check_table(
+    file: &CampaignFile,
+    path: &str,
+    plugin: &PluginInfo,
+    table: &toml::Table,
+) -> Result<(), Failure> {
+    let json = serde_json::to_value(table).map_err(Failure::internal)?;
+    let mistakes = check_config(plugin, &json).map_err(|e| plugin_failure(file, path, &e))?;
+    match mistakes.first() {
+        Some(mistake) => Err(mistake_error(file, path, mistake).into()),
+        None => Ok(()),
+    }
+}
+
+/// A plugin's complaint about its table, at its place in the file.
+fn mistake_error(file: &CampaignFile, table: &str, mistake: &ConfigMistake) -> ConfigError {
+    let path = if mistake.path.is_empty() {
+        table.to_owned()
+    } else {
+        format!("{table}.{}", mistake.path)
+    };
+    let help = mistake.help.clone().unwrap_or_else(|| {
+        "`blackstart plugin list` shows the plugin; its page in docs lists its keys".to_owned()
+    });
+    file.source.error_at(&path, mistake.message.clone(), help)
+}
+
+/// A plugin's error, pointing at the line of the file that asked for it.
+fn plugin_failure(file: &CampaignFile, path: &str, error: &PluginError) -> Failure {
+    let help = error.help();
+    let drawn = file.source.error_at(path, error.to_string(), help);
+    Failure {
+        exit: Exit::Plugin,
+        ..Failure::from(drawn)
+    }
+}

@@ -1,0 +1,335 @@
+//! The results directory: made once, filled run by run, sealed by its manifest; and analysed again
+//! whenever somebody asks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blackstart_analyze::{
+    CampaignAnalysis, RunAnalysis, Validity, analyze_campaign, analyze_run, validity,
+};
+use blackstart_plan::{GrantPlan, Plan, RunPlan};
+use blackstart_plugins::{GateTemplate, World};
+use blackstart_record::{
+    Boundaries, Finding, Manifest, ManifestHead, RunFiles, read_json, read_run_noting,
+    seal_journal, write_json_atomic,
+};
+use blackstart_report::{ReportInput, RunInput};
+
+use super::judge::judge;
+use super::prepare::Prepared;
+use crate::exit::{Exit, Failure};
+use crate::matching::match_replica_log;
+use crate::plugins::{Plugins, identity};
+use crate::when;
+
+/// Provenance of the host, kept from the run for a later analysis.
+const HOST_FILE: &str = "host.json";
+
+/// A results directory under way.
+pub struct Results {
+    dir: PathBuf,
+    runs: Vec<AnalysedRun>,
+}
+
+/// One run, analysed and judged.
+#[derive(Clone)]
+pub struct AnalysedRun {
+    /// Its figures.
+    pub analysis: RunAnalysis,
+    /// What the gates said.
+    pub findings: Vec<Finding>,
+    /// Whether it counts.
+    pub validity: Validity,
+    /// What the matcher found.
+    pub boundaries: Vec<Boundaries>,
+}
+
+/// What a finished campaign says in the end.
+pub struct CampaignEnd {
+    /// Whether every run counts.
+    pub valid: bool,
+    /// The figures.
+    pub analysis: CampaignAnalysis,
+    /// The runs.
+    pub runs: Vec<AnalysedRun>,
+    /// Whether it ended early.
+    pub partial: bool,
+}
+
+impl Results {
+    /// Makes the directory and writes plan and campaign file into it.
+    ///
+    /// # Errors
+    /// When it cannot be made or written (exit 3).
+    pub fn create(out: &Path, prepared: &Prepared) -> Result<Self, Failure> {
+        let name = format!(
+            "{}-{}",
+            prepared.plan.campaign,
+            when::file_stamp(blackstart_clock::unix_ns())
+        );
+        let fail = |e: std::io::Error| {
+            Failure::message(
+                Exit::Configuration,
+                format!("results directory {} is not writable: {e}", out.display()),
+            )
+            .help("give a folder that this user may write with --out")
+        };
+        std::fs::create_dir_all(out).map_err(fail)?;
+        // Two campaigns of one name in one second must not share a directory.
+        let mut dir = out.join(&name);
+        let mut tries = 1;
+        while let Err(e) = std::fs::create_dir(&dir) {
+            const MOST: u32 = 100;
+            if e.kind() != std::io::ErrorKind::AlreadyExists || tries >= MOST {
+                return Err(fail(e));
+            }
+            tries += 1;
+            dir = out.join(format!("{name}-{tries}"));
+        }
+        let this = Self {
+            dir,
+            runs: Vec::new(),
+        };
+        std::fs::write(this.dir.join("campaign.toml"), &prepared.file.source.text).map_err(fail)?;
+        write(&this.dir.join("plan.json"), &prepared.plan)?;
+        write(
+            &this.dir.join(HOST_FILE),
+            &blackstart_observe::host_facts(false),
+        )?;
+        Ok(this)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Folder of a run.
+    pub fn run_dir(&self, run: u32) -> PathBuf {
+        run_dir(&self.dir, run)
+    }
+
+    /// Matches, analyses and judges one run.
+    ///
+    /// # Errors
+    /// When its records cannot be read or its plan defines no method.
+    pub fn analyze_run(
+        &mut self,
+        prepared: &Prepared,
+        planned: &RunPlan,
+    ) -> Result<AnalysedRun, Failure> {
+        let plan = Arc::new(prepared.plan.clone());
+        let run = analyse_and_judge(
+            &prepared.plugins,
+            &prepared.gates,
+            &plan,
+            planned,
+            &self.run_dir(planned.run),
+        )?;
+        self.runs.push(run.clone());
+        Ok(run)
+    }
+
+    /// Analyses the campaign and writes reports and manifest.
+    ///
+    /// # Errors
+    /// When something cannot be written.
+    pub fn finish(self, prepared: &Prepared, partial: bool) -> Result<CampaignEnd, Failure> {
+        conclude(&self.dir, &prepared.plan, self.runs, partial)
+    }
+}
+
+/// Analyses a results directory again, with the plugins that are there now.
+///
+/// # Errors
+/// When the directory is no results directory, or its records cannot be read.
+pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, CampaignEnd), Failure> {
+    let mut plan: Plan = read_json(&dir.join("plan.json")).map_err(|e| {
+        Failure::new(Exit::Configuration, e)
+            .help("give a results directory: it holds plan.json and run-1, run-2, …")
+    })?;
+    let mut plugins = Plugins::open(plugin_dirs)?;
+    let gates = reload(&mut plugins, &mut plan)?;
+    let partial = match read_json::<Manifest>(&dir.join("manifest.json")) {
+        Ok(manifest) => manifest.partial,
+        // A directory that was never sealed: its campaign was cut off.
+        Err(_) => true,
+    };
+    let shared = Arc::new(plan.clone());
+    let mut runs = Vec::new();
+    for planned in &plan.runs {
+        let run_dir = run_dir(dir, planned.run);
+        if RunFiles::new(&run_dir).events().exists() {
+            runs.push(analyse_and_judge(
+                &plugins, &gates, &shared, planned, &run_dir,
+            )?);
+        }
+    }
+    if runs.is_empty() {
+        return Err(Failure::message(
+            Exit::Configuration,
+            format!("{} holds no run", dir.display()),
+        )
+        .help("give a results directory in which a run has begun"));
+    }
+    write(&dir.join("plan.json"), &plan)?;
+    let end = conclude(dir, &plan, runs, partial)?;
+    Ok((plan, end))
+}
+
+/// The plan's gates, as they are now; the plan is told of changed digests.
+fn reload(plugins: &mut Plugins, plan: &mut Plan) -> Result<Vec<GateTemplate>, Failure> {
+    let mut gates = Vec::new();
+    for gate in &plan.gates {
+        let recorded = plan.plugins.get(&gate.plugin);
+        // A plugin that came from a file is taken from there again, unless a folder now has it.
+        let path = recorded
+            .filter(|p| {
+                p.origin != "bundled"
+                    && plugins
+                        .registry
+                        .get(&gate.plugin, World::ValidityGate)
+                        .is_err()
+            })
+            .map(|p| PathBuf::from(&p.origin));
+        let artifact = plugins.find(
+            Some(&gate.plugin),
+            path.as_deref(),
+            None,
+            World::ValidityGate,
+        )?;
+        gates.push(GateTemplate::new(&plugins.engine, &artifact)?);
+        plan.plugins
+            .insert(gate.plugin.clone(), identity(&artifact));
+    }
+    if let Some(name) = &plan.matcher.plugin {
+        let recorded = plan.plugins.get(name);
+        let path = recorded
+            .filter(|p| {
+                p.origin != "bundled" && plugins.registry.get(name, World::LogMatcher).is_err()
+            })
+            .map(|p| PathBuf::from(&p.origin));
+        let artifact = plugins.find(Some(name), path.as_deref(), None, World::LogMatcher)?;
+        plan.plugins.insert(name.clone(), identity(&artifact));
+    }
+    Ok(gates)
+}
+
+fn run_dir(dir: &Path, run: u32) -> PathBuf {
+    dir.join(format!("run-{run}"))
+}
+
+fn write<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
+    write_json_atomic(path, value).map_err(Failure::internal)
+}
+
+fn analyse_and_judge(
+    plugins: &Plugins,
+    gates: &[GateTemplate],
+    plan: &Arc<Plan>,
+    planned: &RunPlan,
+    dir: &Path,
+) -> Result<AnalysedRun, Failure> {
+    let files = RunFiles::new(dir);
+    if files.journal().exists() {
+        // The instrument was killed before the journal was sealed; its records are whole.
+        seal_journal(dir).map_err(Failure::internal)?;
+    }
+    let boundaries: Vec<Boundaries> = plan
+        .target
+        .replicas
+        .iter()
+        .map(|r| {
+            match_replica_log(
+                plugins,
+                plan.matcher.plugin.as_deref(),
+                &plan.matcher.config.to_string(),
+                &r.id,
+                &files.server_log(&r.id),
+            )
+        })
+        .collect();
+    write(&files.boundaries(), &boundaries)?;
+    let (records, notes) = read_run_noting(dir).map_err(Failure::internal)?;
+    let mut analysis = analyze_run(plan, planned, &records)
+        .map_err(|e| Failure::internal(e).context(format!("analysing run {}", planned.run)))?;
+    analysis.notes.extend(notes);
+    let records = Arc::new(records);
+    let findings = judge(gates, plan, &analysis, &records);
+    let validity = validity(plan, &analysis, &findings);
+    write(&dir.join("analysis.json"), &analysis)?;
+    write(&dir.join("findings.json"), &findings)?;
+    Ok(AnalysedRun {
+        analysis,
+        findings,
+        validity,
+        boundaries,
+    })
+}
+
+/// Campaign figures, reports and manifest, from analysed runs.
+fn conclude(
+    dir: &Path,
+    plan: &Plan,
+    runs: Vec<AnalysedRun>,
+    partial: bool,
+) -> Result<CampaignEnd, Failure> {
+    let analyses: Vec<RunAnalysis> = runs.iter().map(|r| r.analysis.clone()).collect();
+    let findings: BTreeMap<u32, Vec<Finding>> = runs.iter().map(|r| (r.analysis.run, r.findings.clone())).collect();
+    let analysis = analyze_campaign(plan, &analyses, &findings);
+    write(&dir.join("analysis.json"), &analysis)?;
+    let host: BTreeMap<String, String> = read_json(&dir.join(HOST_FILE)).unwrap_or_default();
+    let input = ReportInput {
+        plan,
+        runs: runs
+            .iter()
+            .map(|r| RunInput {
+                analysis: &r.analysis,
+                findings: &r.findings,
+                validity: &r.validity,
+                boundaries: &r.boundaries,
+            })
+            .collect(),
+        campaign: &analysis,
+        host: &host,
+        partial,
+    };
+    for run in &input.runs {
+        let report = blackstart_report::run_report(plan, run);
+        write(&run_dir(dir, run.analysis.run).join("report.json"), &report)?;
+    }
+    let report = blackstart_report::campaign_report(&input);
+    write(&dir.join("report.json"), &report)?;
+    let html = blackstart_report::render_html(&report).map_err(Failure::internal)?;
+    let html_path = dir.join("report.html");
+    std::fs::write(&html_path, html)
+        .map_err(|e| Failure::internal(e).context(format!("writing {}", html_path.display())))?;
+    let grants = plan
+        .fault
+        .iter()
+        .map(|f| (f.variant.clone(), f.grant.clone()))
+        .collect::<BTreeMap<String, GrantPlan>>();
+    let manifest = Manifest::build(
+        dir,
+        ManifestHead {
+            instrument_version: plan.instrument_version.clone(),
+            campaign: plan.campaign.clone(),
+            config_sha256: plan.config_sha256.clone(),
+            seeds: plan.runs.iter().map(|r| r.seed).collect(),
+            plugins: plan.plugins.clone(),
+            grants,
+            host,
+            partial,
+        },
+    )
+    .map_err(Failure::internal)?;
+    write(&dir.join("manifest.json"), &manifest)?;
+    let valid = !partial && runs.len() == plan.runs.len() && runs.iter().all(|r| r.validity.valid);
+    Ok(CampaignEnd {
+        valid,
+        analysis,
+        runs,
+        partial,
+    })
+}

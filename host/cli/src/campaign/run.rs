@@ -1,0 +1,387 @@
+//! One repetition: start the system under test, load it, fire, watch, and leave nothing behind.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
+use blackstart_effects::{Mode, Notice, Timeline, TimelineOptions, Watchdog};
+use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, Secret};
+use blackstart_observe::{
+    CpuSource, EventSink, FireSignal, ObserveRun, Observers, ReadyError, ReadyRequest, wait_ready,
+};
+use blackstart_plan::{RunPlan, RuntimePlan};
+use blackstart_plugins::{EffectAction, EffectEvent, FaultPlugin};
+use blackstart_record::{ClockSample, EventKind, RunFiles, write_metrics_parquet};
+use blackstart_targets::{Reexec, TargetError, Targets};
+
+use super::fault_host::LiveHost;
+use super::prepare::{Prepared, arm_context};
+use super::recorder::Recorder;
+use super::stage::{Canary, Stage};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::reporter::Reporter;
+
+/// Time between "everything is ready" and the run epoch: connections are opened in it.
+const LEAD_NS: i64 = NS_PER_S;
+/// How often the run's loop looks at clocks and flags.
+const TICK: Duration = Duration::from_millis(50);
+/// How long after the last client timeout the load may take to give every request its outcome.
+const DRAIN_SLACK_NS: i64 = 10 * NS_PER_S;
+/// Start of a running (not launched) replica: it is there or it is not.
+const RUNNING_TIMEOUT_NS: i64 = 20 * NS_PER_S;
+
+/// What one repetition needs.
+pub struct RunContext<'a> {
+    /// The campaign.
+    pub prepared: &'a Prepared,
+    /// The repetition.
+    pub planned: &'a RunPlan,
+    /// Its folder.
+    pub dir: &'a Path,
+    /// The dead-man's switch.
+    pub watchdog: &'a Arc<Watchdog>,
+    /// Where people are told.
+    pub reporter: &'a Reporter,
+    /// Whether the operator asked to stop.
+    pub interrupt: &'a Interrupt,
+}
+
+/// Runs one repetition. Whatever happens, effects are undone, launched processes are stopped, and
+/// what was recorded is on disk when this returns.
+///
+/// # Errors
+/// When the run could not be carried out; an interrupt is not an error here.
+pub fn run_once(context: &RunContext<'_>) -> Result<(), Failure> {
+    std::fs::create_dir_all(context.dir)
+        .map_err(|e| Failure::internal(e).context(format!("creating {}", context.dir.display())))?;
+    let files = RunFiles::new(context.dir);
+    let recorder = Recorder::start(&files.events())?;
+    let outcome = drive(context, &files, &recorder);
+    let recorded = recorder.finish();
+    outcome.and(recorded)
+}
+
+fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Result<(), Failure> {
+    let plan = &context.prepared.plan;
+    let provisional = RunClock::with_epoch(monotonic_ns());
+    let early = recorder.provisional();
+    let targets = {
+        let early = early.clone();
+        let sink: blackstart_targets::EventSink = Arc::new(move |e| early.send(e));
+        let launched = Targets::launch(
+            &plan.target,
+            context.dir,
+            provisional,
+            &Reexec::supervisor(),
+            sink,
+        );
+        Arc::new(launched.map_err(|e| target_failure(&e))?)
+    };
+    drop(early);
+    let canary = plan
+        .observe
+        .canary
+        .then(|| Canary::launch(context.dir, provisional))
+        .transpose()?;
+    let api_key = api_key(plan.load.api_key_env.as_deref())?;
+    if !wait_for_service(context, api_key.as_deref())? {
+        return Ok(());
+    }
+    check_victims(context, &targets)?;
+
+    // Everything stands: the epoch can be chosen.
+    let clock = {
+        let epoch = monotonic_ns() + LEAD_NS;
+        RunClock::from_recorded(
+            epoch,
+            provisional.epoch_unix_ns() + (epoch - provisional.epoch_monotonic_ns()),
+        )
+    };
+    recorder.epoch(&provisional, &clock);
+    let stage = Stage {
+        context,
+        targets: targets.clone(),
+        recorder,
+        clock,
+    };
+    stage.fingerprints("before");
+    let fire = FireSignal::new();
+    let armed = arm(&stage, &fire)?;
+
+    let events = recorder.sender();
+    let observers = Observers::start(ObserveRun {
+        plan,
+        clock,
+        sink: EventSink::new(move |e| events.send(e)),
+        fire: fire.clone(),
+        api_key: api_key.as_deref(),
+        cpu: CpuSource::default(),
+    })
+    .map_err(Failure::internal)?;
+    let schedule = plan.schedule(context.planned).map_err(Failure::internal)?;
+    let load = blackstart_load::start(LoadRun {
+        plan: plan.load.clone(),
+        schedule,
+        seed: context.planned.seed,
+        clock,
+        canary: canary.as_ref().map(|c| CanaryTarget::known(c.base_url())),
+        dir: context.dir.to_path_buf(),
+        request_id_prefix: format!("{}-{}", plan.campaign, context.planned.run),
+        api_key: api_key.map(Secret::new),
+        good: plan.method.slo,
+    })
+    .map_err(Failure::internal)?;
+
+    watch(&stage, &load, armed.as_ref());
+
+    let load_end = load.join();
+    let metrics = observers.stop().metrics;
+    write_metrics_parquet(&files.metrics(), &metrics).map_err(Failure::internal)?;
+    if let Some(armed) = armed {
+        stage.facts("after");
+        stage.prove(&armed.plugin, context.interrupt.raised());
+        armed.timeline.cancel();
+    }
+    stage.fingerprints("after");
+    stage.local_clock("after");
+    for line in targets.stop() {
+        recorder
+            .sender()
+            .emit(clock.now(), EventKind::Note { text: line });
+    }
+    drop(canary);
+    let summary = load_end.map_err(Failure::internal)?;
+    let events = recorder.sender();
+    for event in summary.events {
+        events.send(event);
+    }
+    if context.interrupt.raised() {
+        events.emit(
+            clock.now(),
+            EventKind::Interrupted {
+                signal: context.interrupt.signal_name().to_owned(),
+            },
+        );
+    }
+    events.emit(
+        clock.now(),
+        EventKind::LoadEnded {
+            scheduled: summary.scheduled,
+            recorded: summary.recorded,
+        },
+    );
+    Ok(())
+}
+
+/// A fault that waits for its instant.
+pub struct Armed {
+    timeline: Timeline,
+    plugin: Arc<Mutex<Option<FaultPlugin>>>,
+    host: Arc<LiveHost>,
+}
+
+impl Armed {
+    /// When the fault should be in force, for the facts that are read then.
+    fn middle_ns(&self, fire_at_ns: i64) -> i64 {
+        const WITHOUT_END_NS: i64 = 200 * NS_PER_MS;
+        match self.host.last_until_ns() {
+            Some(until) if until > fire_at_ns => fire_at_ns + (until - fire_at_ns) / 2,
+            _ => fire_at_ns + WITHOUT_END_NS,
+        }
+    }
+}
+
+/// Starts the timeline and lets the plugin put its effects on it.
+fn arm(stage: &Stage<'_>, fire: &FireSignal) -> Result<Option<Armed>, Failure> {
+    let context = stage.context;
+    let plan = &context.prepared.plan;
+    stage.local_clock("arm");
+    let (Some(setup), Some(arm_with)) =
+        (&context.prepared.fault, arm_context(plan, context.planned))
+    else {
+        return Ok(None);
+    };
+    let plugin: Arc<Mutex<Option<FaultPlugin>>> = Arc::default();
+    let events = stage.recorder.sender();
+    let notice = {
+        let (plugin, fire, events, clock) =
+            (plugin.clone(), fire.clone(), events.clone(), stage.clock);
+        Arc::new(move |effect: u32, notice: Notice| {
+            let event = match notice {
+                Notice::Started(at) => {
+                    fire.fire(at);
+                    EffectEvent::Started(at)
+                }
+                Notice::Undone(at) => EffectEvent::Undone(at),
+                Notice::Failed(reason) => EffectEvent::Failed(reason),
+            };
+            let mut plugin = plugin.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(Err(e)) = plugin.as_mut().map(|p| p.observe(effect, &event)) {
+                // The timeline goes on and undoes; the run is judged by its proof.
+                events.emit(
+                    clock.now(),
+                    EventKind::Note {
+                        text: e.to_string(),
+                    },
+                );
+            }
+        })
+    };
+    let timeline = Timeline::new(TimelineOptions {
+        clock: stage.clock,
+        targets: stage.targets.clone(),
+        watchdog: context.watchdog.clone(),
+        sink: Arc::new(move |e| events.send(e)),
+        notice,
+        mode: if context.planned.negative_control {
+            Mode::NegativeControl
+        } else {
+            Mode::Real
+        },
+    })
+    .map_err(Failure::internal)?;
+    let host = Arc::new(LiveHost::new(plan, stage.clock, timeline.scheduler()));
+    let mut instance = setup.template.instantiate(host.clone())?;
+    instance.arm(&arm_with)?;
+    *plugin.lock().unwrap_or_else(PoisonError::into_inner) = Some(instance);
+    Ok(Some(Armed {
+        timeline,
+        plugin,
+        host,
+    }))
+}
+
+/// Follows the run until every request has its outcome, or the operator stops it.
+fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) {
+    let context = stage.context;
+    let plan = &context.prepared.plan;
+    let phases = &plan.phases;
+    let fire_at = phases.fire_at_ns();
+    let before_at = fire_at - 500 * NS_PER_MS;
+    let during_at = armed.map(|a| a.middle_ns(fire_at));
+    let last_outcome_ns = phases.load_end_ns() + plan.load.timeout_ns;
+    let (mut before, mut during) = (false, false);
+    let events = stage.recorder.sender();
+    let mut live = super::summary::LiveLine::new(context.reporter, plan, context.planned);
+    loop {
+        std::thread::sleep(TICK);
+        let now = stage.clock.now();
+        if armed.is_some() {
+            if !before && now >= before_at {
+                before = true;
+                stage.facts("before");
+            }
+            if !during && during_at.is_some_and(|at| now >= at) {
+                during = true;
+                stage.facts("during");
+            }
+        }
+        // Written as they come, so that a long run holds none of them.
+        load.drain_events().into_iter().for_each(|e| events.send(e));
+        let progress = load.progress();
+        live.show(now, &progress);
+        let recorded = progress.completed + progress.errored + progress.censored;
+        if now >= phases.load_end_ns() && recorded >= progress.scheduled {
+            break;
+        }
+        if context.interrupt.raised() || now > last_outcome_ns + DRAIN_SLACK_NS {
+            load.cancel();
+            break;
+        }
+    }
+    live.end();
+}
+
+/// Waits until every replica, and the service, answers with a token. False = interrupted.
+fn wait_for_service(context: &RunContext<'_>, api_key: Option<&str>) -> Result<bool, Failure> {
+    let plan = &context.prepared.plan;
+    for replica in &plan.target.replicas {
+        let (timeout_ns, launched) = match &replica.runtime {
+            RuntimePlan::Process(p) => (p.start_timeout_ns, true),
+            RuntimePlan::Url { .. } => (RUNNING_TIMEOUT_NS, false),
+        };
+        if launched {
+            context
+                .reporter
+                .say(format!("starting   {} ({})", replica.id, replica.base_url));
+        }
+        let request = ReadyRequest {
+            replica,
+            load: &plan.load,
+            api_key,
+            timeout: Duration::from_nanos(timeout_ns.unsigned_abs()),
+        };
+        match wait_ready(request, context.interrupt.flag()) {
+            Ok(_) => {}
+            Err(ReadyError::Stopped { .. }) => return Ok(false),
+            Err(e) => {
+                let failure = Failure::new(Exit::Target, e);
+                return Err(if launched {
+                    failure.help(format!(
+                        "the server's output is in {}",
+                        RunFiles::new(context.dir).server_log(&replica.id).display()
+                    ))
+                } else {
+                    failure.help("start the server, or correct `base_url`")
+                });
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A victim that cannot be found is found out now, not at the fire.
+fn check_victims(context: &RunContext<'_>, targets: &Targets) -> Result<(), Failure> {
+    let Some(fault) = &context.prepared.fault else {
+        return Ok(());
+    };
+    for effect in &fault.effects {
+        if let EffectAction::Signal {
+            replica,
+            process_role,
+            ..
+        } = &effect.action
+        {
+            targets
+                .resolve_role(replica, process_role)
+                .map_err(|e| target_failure(&e))?;
+        }
+    }
+    Ok(())
+}
+
+fn target_failure(error: &TargetError) -> Failure {
+    Failure::message(Exit::Target, error)
+}
+
+/// The API key, from the variable that the plan names. It is never printed.
+fn api_key(variable: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(variable) = variable else {
+        return Ok(None);
+    };
+    match std::env::var(variable) {
+        Ok(key) if !key.is_empty() => Ok(Some(key)),
+        _ => Err(Failure::message(
+            Exit::Configuration,
+            format!("`load.api_key_env` names {variable}, which is not set (or empty)"),
+        )
+        .help(format!("export {variable}=… before the run"))),
+    }
+}
+
+/// On this host the fault is fired and everything is stamped by one clock: nothing to measure.
+impl Stage<'_> {
+    fn local_clock(&self, phase: &str) {
+        self.recorder.sender().emit(
+            self.clock.now(),
+            EventKind::Clock(ClockSample {
+                phase: phase.to_owned(),
+                offset_ns: 0,
+                bound_ns: 0,
+                samples: 0,
+            }),
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! What a person sees of a campaign in the terminal: the timeline, the live line, each run's result,
+//! and the end.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use blackstart_analyze::{EndpointKind, ProofSummary};
+use blackstart_load::Progress;
+use blackstart_plan::{PhaseName, Plan, Profile, RunPlan};
+use blackstart_record::GateVerdict;
+
+use super::fault_host::describe;
+use super::prepare::Prepared;
+use super::results::{AnalysedRun, CampaignEnd};
+use crate::reporter::Reporter;
+use crate::when::length;
+
+/// Prints the timeline of a run: phases and effects. For `--dry-run`.
+pub fn timeline(prepared: &Prepared) {
+    let plan = &prepared.plan;
+    println!(
+        "campaign   {} ({} profile)",
+        plan.campaign,
+        profile(plan.profile)
+    );
+    for deviation in &plan.deviations {
+        println!("           departs from the method: {deviation}");
+    }
+    println!(
+        "load       {} req/s {} to {}{}, {} tokens each, client timeout {}",
+        plan.load.rate_per_s,
+        match plan.load.arrivals {
+            blackstart_plan::Arrivals::Poisson => "Poisson",
+            blackstart_plan::Arrivals::Constant => "constant",
+        },
+        plan.load.base_url,
+        plan.load.endpoint.path(),
+        plan.load.max_tokens,
+        length(plan.load.timeout_ns)
+    );
+    for replica in &plan.target.replicas {
+        let roles: Vec<&str> = replica.process_roles.keys().map(String::as_str).collect();
+        println!(
+            "replica    {} at {} (processes: {})",
+            replica.id,
+            replica.base_url,
+            roles.join(", ")
+        );
+    }
+    if let Some(fault) = &plan.fault {
+        println!(
+            "fault      {}: {}",
+            fault.variant,
+            fault.statement.as_deref().unwrap_or("–")
+        );
+        println!(
+            "granted    process = {:?}, http = {:?}",
+            fault.grant.process, fault.grant.http
+        );
+    }
+    println!(
+        "gates      {}",
+        plan.gates
+            .iter()
+            .map(|g| g.id.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    for run in &plan.runs {
+        println!(
+            "run {:<6} seed {}, {} requests{}",
+            run.run,
+            run.seed,
+            run.requests,
+            if run.negative_control {
+                " (negative control: the fault is withheld)"
+            } else {
+                ""
+            }
+        );
+    }
+    println!("\n{:>12}  event", "run time");
+    let mut rows: Vec<(i64, String)> = vec![
+        (0, "warm-up: load starts".to_owned()),
+        (plan.phases.baseline_start_ns(), "baseline".to_owned()),
+        (
+            plan.phases.fault_window_end_ns(),
+            "end of the fault window; cooldown".to_owned(),
+        ),
+        (
+            plan.phases.load_end_ns(),
+            "load ends; the run drains until each request has an outcome".to_owned(),
+        ),
+    ];
+    if let Some(fault) = &prepared.fault {
+        for (i, effect) in fault.effects.iter().enumerate() {
+            rows.push((
+                effect.at_ns,
+                format!("effect {i}: {}", describe(&effect.action)),
+            ));
+            if let Some(until) = effect.until_ns {
+                rows.push((
+                    until,
+                    format!("effect {i}: undone by the host (watched over by the watchdog)"),
+                ));
+            }
+        }
+    }
+    rows.sort_by_key(|(at, _)| *at);
+    for (at, text) in rows {
+        println!("{:>10.3} s  {text}", at as f64 / 1e9);
+    }
+}
+
+fn profile(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Published => "published",
+        Profile::Free => "free",
+    }
+}
+
+/// Says that a run begins.
+pub fn run_starts(reporter: &Reporter, prepared: &Prepared, run: &RunPlan) {
+    reporter.say(format!(
+        "\nrun {}/{}    seed {}, {} requests{}",
+        run.run,
+        prepared.plan.runs.len(),
+        run.seed,
+        run.requests,
+        if run.negative_control {
+            ", negative control: the fault is withheld"
+        } else {
+            ""
+        }
+    ));
+}
+
+/// The line that moves while a run is under way; plain lines where nobody watches a terminal.
+pub struct LiveLine<'a> {
+    reporter: &'a Reporter,
+    plan: &'a Plan,
+    phase: Option<PhaseName>,
+    spoken: Instant,
+}
+
+/// How often a plain line is written.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+impl<'a> LiveLine<'a> {
+    /// Shows it.
+    pub fn new(reporter: &'a Reporter, plan: &'a Plan, _run: &RunPlan) -> Self {
+        reporter
+            .start_bar(u64::try_from(plan.phases.load_end_ns() / 1_000_000).unwrap_or_default());
+        Self {
+            reporter,
+            plan,
+            phase: None,
+            spoken: Instant::now(),
+        }
+    }
+
+    /// Moves it.
+    pub fn show(&mut self, now_ns: i64, progress: &Progress) {
+        let (phase, ends) = self.plan.phases.at(now_ns);
+        let name = match phase {
+            PhaseName::Warmup => "warm-up",
+            PhaseName::Baseline => "baseline",
+            PhaseName::Fault => "FAULT",
+            PhaseName::Cooldown => "cooldown",
+            PhaseName::Drain => "drain",
+        };
+        let fire_in = self.plan.phases.fire_at_ns() - now_ns;
+        let countdown = if self.plan.fault.is_some() && fire_in > 0 {
+            format!(" · fault in {:.0} s", fire_in as f64 / 1e9)
+        } else {
+            String::new()
+        };
+        let ttft = progress
+            .ttft_ms_p50
+            .map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0} ms"));
+        let text = format!(
+            "{name:<8} {:>5.1} s left{countdown} · offered {}/s good {}/s · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}",
+            ends.map_or(0.0, |e| (e - now_ns) as f64 / 1e9),
+            progress.offered_last_second,
+            progress.good_last_second,
+            progress.completed,
+            progress.errored,
+            progress.censored,
+            progress.in_flight,
+        );
+        if self.reporter.is_terminal() {
+            self.reporter.progress(
+                u64::try_from(now_ns.max(0) / 1_000_000).unwrap_or_default(),
+                text,
+            );
+        } else if self.phase != Some(phase) || self.spoken.elapsed() >= PLAIN_INTERVAL {
+            self.spoken = Instant::now();
+            self.reporter
+                .say(format!("{:>7.1} s  {text}", now_ns as f64 / 1e9));
+        }
+        self.phase = Some(phase);
+    }
+
+    /// Takes it away.
+    pub fn end(self) {
+        self.reporter.end_bar();
+    }
+}
+
+/// Says what a run found.
+pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
+    let a = &run.analysis;
+    let or_note = |value: Option<String>, note: &Option<String>| {
+        value.unwrap_or_else(|| {
+            format!(
+                "not measured: {}",
+                note.as_deref().unwrap_or("no reason recorded")
+            )
+        })
+    };
+    let seconds = |s: f64| format!("{s:.3} s");
+    if prepared.plan.fault.is_some() {
+        let proof = match a.fault.proof {
+            ProofSummary::Happened => "proven",
+            _ => "NOT PROVEN",
+        };
+        reporter.say(format!(
+            "  fault    {proof}: {}",
+            a.fault.proof_statement.as_deref().unwrap_or("no statement")
+        ));
+        reporter.say(format!(
+            "  outage   {}",
+            or_note(a.outage_s.map(seconds), &a.outage_note)
+        ));
+        reporter.say(format!(
+            "  goodput  {}",
+            or_note(
+                a.ttr_pre_fault_s.map(|s| format!("back after {s:.0} s")),
+                &a.ttr_pre_fault_note
+            )
+        ));
+        match &a.in_flight_determinate {
+            Some(d) => reporter.say(format!(
+                "  lost     in flight at the fire: {} lost, {} left hanging, {} completed of {} (indeterminate: {})",
+                d.errored,
+                d.censored,
+                d.completed,
+                d.total,
+                a.in_flight_indeterminate.map_or_else(|| "–".to_owned(), |n| n.to_string())
+            )),
+            None => reporter.say(format!("  lost     not measured: {}", a.in_flight_note.as_deref().unwrap_or("–"))),
+        }
+        if let Some(o) = &a.outage_outcomes {
+            reporter.say(format!(
+                "           intended during the outage: {} errored, {} left hanging, {} completed of {}",
+                o.errored, o.censored, o.completed, o.total
+            ));
+        }
+        if let Some(partition) = &a.decomposition.partition {
+            for phase in &partition.phases {
+                reporter.say(format!(
+                    "  {:<22} {:>9.3} s  {:>5.1} %{}",
+                    phase.name,
+                    phase.duration_s,
+                    phase.share_percent,
+                    if phase.explained {
+                        ""
+                    } else {
+                        "  (no boundary explains it)"
+                    }
+                ));
+            }
+        }
+    }
+    for finding in &run.findings {
+        let (mark, word) = match finding.verdict {
+            GateVerdict::Pass => ("✓", "pass"),
+            GateVerdict::Fail => ("✗", "FAIL"),
+            GateVerdict::NotObserved => ("✗", "NOT OBSERVED"),
+            GateVerdict::NotApplicable => ("–", "not applicable"),
+        };
+        let detail = if finding.detail.is_empty() {
+            finding
+                .measures
+                .iter()
+                .map(|m| format!("{} {}", m.name, figure(m.value)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        } else {
+            finding.detail.clone()
+        };
+        reporter.say(format!("  {mark} {:<3} {word}: {detail}", finding.id));
+    }
+    if run.validity.valid {
+        reporter.say(format!("  run {} is valid", a.run));
+    } else {
+        reporter.say(format!("  run {} is INVALID", a.run));
+        for reason in &run.validity.reasons {
+            reporter.say(format!("    {}: {}", reason.code, reason.detail));
+        }
+    }
+}
+
+/// A number without noise digits.
+fn figure(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// Says what the campaign found.
+pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &Path) {
+    let analysis = &end.analysis;
+    reporter.say(format!(
+        "\ncampaign   {}: {} valid, {} invalid of {} runs{}",
+        plan.campaign,
+        analysis.valid_runs,
+        analysis.invalid_runs,
+        analysis.repetitions,
+        if end.partial {
+            " (ended early: partial)"
+        } else {
+            ""
+        }
+    ));
+    for endpoint in &analysis.endpoints {
+        match endpoint.endpoint {
+            EndpointKind::NotApplicable => {}
+            _ if endpoint.contributing_n == 0 => reporter.say(format!(
+                "  {:<28} no value: {}",
+                endpoint.name,
+                endpoint
+                    .dropped_reason
+                    .as_deref()
+                    .or(endpoint.km_note.as_deref())
+                    .unwrap_or("no run contributes one")
+            )),
+            _ => reporter.say(format!(
+                "  {:<28} {}",
+                endpoint.name, endpoint.summary.headline
+            )),
+        }
+    }
+    if plan.profile == Profile::Free {
+        reporter.say(format!(
+            "  free profile: {} settings depart from the published method (listed in the report)",
+            plan.deviations.len()
+        ));
+    }
+    reporter.say(format!("report     {}", dir.join("report.html").display()));
+}

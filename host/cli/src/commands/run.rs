@@ -1,0 +1,48 @@
+//! `blackstart run`: a campaign.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::Outcome;
+use crate::campaign::{Execution, execute, prepare, print_timeline};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::reporter::Reporter;
+
+/// `run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The campaign file
+    file: PathBuf,
+    /// Folder that gets the results directory
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// Folder with plugin components, besides the bundled ones (may be given several times)
+    #[arg(long, value_name = "DIR")]
+    plugin_dir: Vec<PathBuf>,
+    /// Print the timeline of a run and start nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command. The results directory is the last line on stdout.
+pub fn run(args: RunArgs) -> Outcome {
+    let prepared = prepare(&args.file, &args.plugin_dir)?;
+    if args.dry_run {
+        print_timeline(&prepared);
+        return Ok(Exit::Valid);
+    }
+    let reporter = Reporter::new();
+    let interrupt = Interrupt::watch()?;
+    let (exit, dir) = execute(
+        &prepared,
+        &Execution {
+            out: &args.out,
+            reporter: &reporter,
+            interrupt: &interrupt,
+        },
+    )?;
+    println!("{}", dir.display());
+    Ok(exit)
+}

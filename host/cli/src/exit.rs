@@ -1,0 +1,117 @@
+//! Exit codes, and errors that know theirs.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use blackstart_config::ConfigError;
+use blackstart_plugins::PluginError;
+
+/// Exit codes of every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything ran and is valid.
+    Valid,
+    /// A fault of the instrument.
+    Internal,
+    /// A run is invalid, or a check failed.
+    Invalid,
+    /// The configuration or the command line is wrong.
+    Configuration,
+    /// A plugin is missing, refused or stopped.
+    Plugin,
+    /// The target does not answer, or cannot be started or found.
+    Target,
+    /// Interrupted, after everything was undone.
+    Interrupted,
+}
+
+impl Exit {
+    /// The process's exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::Internal => 1,
+            Self::Invalid => 2,
+            Self::Configuration => 3,
+            Self::Plugin => 4,
+            Self::Target => 5,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// An error with its exit code and a way to mend it.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code.
+    pub exit: Exit,
+    /// What went wrong, with its causes.
+    pub error: anyhow::Error,
+    /// How to mend it.
+    pub help: Option<String>,
+    /// The error draws itself (a snippet of a file) and needs no prefix.
+    pub drawn: bool,
+}
+
+impl Failure {
+    /// An error with this exit code.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            exit,
+            error: error.into(),
+            help: None,
+            drawn: false,
+        }
+    }
+
+    /// An error made of a sentence.
+    pub fn message(exit: Exit, message: impl fmt::Display) -> Self {
+        Self::new(exit, anyhow::anyhow!("{message}"))
+    }
+
+    /// A fault of the instrument or its surroundings (files, threads).
+    pub fn internal(error: impl Into<anyhow::Error>) -> Self {
+        Self::new(Exit::Internal, error)
+    }
+
+    /// Adds a way to mend it.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds what was being done.
+    pub fn context(mut self, context: impl fmt::Display + Send + Sync + 'static) -> Self {
+        self.error = self.error.context(context);
+        self
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self {
+            exit: Exit::Configuration,
+            drawn: error.place.is_some(),
+            help: None,
+            error: error.into(),
+        }
+    }
+}
+
+impl From<PluginError> for Failure {
+    fn from(error: PluginError) -> Self {
+        let help = error.help();
+        let failure = Self::new(Exit::Plugin, error);
+        if help.is_empty() {
+            failure
+        } else {
+            failure.help(help)
+        }
+    }
+}
