@@ -1,1 +1,14 @@
 //! Reports for people and machines from finished analyses. Computes nothing.
+//!
+//! `report.json` is the whole report as data; `report.html` shows the same data and nothing else.
+//! Figures that mean the same as in the predecessor's published report keep its names and units.
+
+mod caveats;
+mod html;
+mod json;
+
+pub use html::{HtmlError, render_html};
+pub use json::{
+    CampaignPart, CampaignReport, GateRow, GateTable, Provenance, REPORT_SCHEMA_VERSION,
+    ReportInput, RunInput, RunPart, RunReport, campaign_report, report_schema, run_report,
+};

@@ -1,0 +1,108 @@
+//! The gates: what was checked, what was seen, and what a failure would mean.
+
+use crate::json::{CampaignReport, GateRow, GateTable};
+
+use super::markup::{absent, esc, put};
+use super::num::in_unit;
+use super::table::{Table, text};
+use super::words;
+
+/// Most gates and figures that one table shows.
+const MAX_ROWS: usize = 64;
+
+/// A table for each drawn run.
+pub(super) fn gates(report: &CampaignReport) -> String {
+    let mut out = String::from(
+        "<p class=\"legend-line\"><span class=\"ok\">✓</span> passed · <span class=\"bad\">✗</span> failed, or applicable but not observed (which never passes) · <span class=\"absent\">–</span> does not apply to this run (which is not a pass)</p>",
+    );
+    for table in report.validity_gates.iter().take(super::MAX_RUNS_DRAWN) {
+        out.push_str(&one(table));
+    }
+    if report.validity_gates.iter().all(|t| t.gates.is_empty()) {
+        out.push_str("<p>No gate was planned: nothing but the instrument’s own checks vouches for these runs.</p>");
+    }
+    out
+}
+
+fn one(gates: &GateTable) -> String {
+    if gates.gates.is_empty() {
+        return format!(
+            "<p>Run {}: {}</p>",
+            gates.run,
+            absent(Some("no gate has a finding"))
+        );
+    }
+    let verdict = if gates.all_pass {
+        "<span class=\"ok\">✓</span> none invalidates the run"
+    } else {
+        "<span class=\"bad\">✗</span> the run is invalid"
+    };
+    let mut table = Table::new(
+        &format!("Run {}: {verdict}", gates.run),
+        &[
+            text("gate"),
+            text("verdict"),
+            text("what was seen"),
+            text("what it guards, and the price of failing"),
+        ],
+    )
+    .class("gates");
+    for gate in gates.gates.iter().take(MAX_ROWS) {
+        table.row(&[
+            format!(
+                "<span class=\"gate-id\">{}</span> {}<small class=\"span\">{}</small>",
+                esc(&gate.id),
+                esc(&gate.name),
+                esc(&gate.plugin)
+            ),
+            mark(gate),
+            seen(gate),
+            meaning(gate),
+        ]);
+    }
+    let mut out = table.finish();
+    if !gates.labels.is_empty() {
+        let labels: Vec<String> = gates.labels.iter().map(|l| esc(l).to_string()).collect();
+        put!(
+            out,
+            "<p>Labels that run {} carries: {}.</p>",
+            gates.run,
+            labels.join(", ")
+        );
+    }
+    out
+}
+
+fn mark(gate: &GateRow) -> String {
+    match (gate.applicable, gate.observed, gate.pass) {
+        (false, ..) => "<span class=\"absent\"><b>–</b> not applicable</span>",
+        (true, false, _) => "<span class=\"bad\"><b>✗</b> not observed</span>",
+        (true, true, true) => "<span class=\"ok\"><b>✓</b> passed</span>",
+        (true, true, false) => "<span class=\"bad\"><b>✗</b> failed</span>",
+    }
+    .to_owned()
+}
+
+fn seen(gate: &GateRow) -> String {
+    let mut out = esc(&gate.detail).to_string();
+    if !gate.measures.is_empty() {
+        out.push_str("<small class=\"measures\">");
+        for (i, (name, (value, unit))) in gate.measures.iter().take(MAX_ROWS).enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            put!(out, "{comma}{} {}", esc(name), esc(&in_unit(*value, unit)));
+        }
+        out.push_str("</small>");
+    }
+    out
+}
+
+fn meaning(gate: &GateRow) -> String {
+    let price = if gate.label_determining {
+        "If it fails the run stays valid, but loses a label."
+    } else if gate.advisory {
+        "If it fails nothing is lost; it is advice."
+    } else {
+        "If it fails the run does not count."
+    };
+    format!("{} <small>{price}</small>", words::gate(&gate.id))
+}

@@ -1,0 +1,471 @@
+//! The top of the page: what happened, in sentences, and whether it may be trusted.
+
+use blackstart_analyze::{Endpoint, EndpointKind, RunAnalysis, Summary};
+
+use crate::json::{CampaignReport, RunPart};
+
+use super::markup::{absent, esc, list, put};
+use super::num::{fixed, percent_of, secs, secs_range};
+use super::words;
+
+/// Runs whose counts are listed one by one in a sentence.
+const MAX_RUNS_IN_A_SENTENCE: usize = 5;
+
+/// Longest statement of a fault plugin that still reads as part of a sentence.
+const MAX_STATEMENT_CHARS: usize = 160;
+
+/// Headline, key figures, verdict, caveats.
+pub(super) fn head(report: &CampaignReport) -> String {
+    let campaign = &report.campaign;
+    let mut out = String::from("<header class=\"top\">");
+    put!(
+        out,
+        "<p class=\"kicker\">Blackstart campaign report <span aria-hidden=\"true\">·</span> {}</p>",
+        esc(&campaign.config_name)
+    );
+    put!(out, "<h1>{}</h1>", title(report));
+    put!(out, "<p class=\"headline\">{}</p>", sentences(report));
+    out.push_str("</header>");
+    out.push_str(&cards(report));
+    out.push_str(&verdict(report));
+    out
+}
+
+fn endpoint<'a>(report: &'a CampaignReport, name: &str) -> Option<&'a Endpoint> {
+    report.campaign.endpoints.iter().find(|e| e.name == name)
+}
+
+/// Valid runs that had the fault.
+fn counted(report: &CampaignReport) -> impl Iterator<Item = &RunPart> {
+    report
+        .campaign
+        .per_run
+        .iter()
+        .filter(|r| r.valid && !r.analysis.negative_control)
+}
+
+/// What was done, as words that follow "after".
+pub(super) fn fault_words(report: &CampaignReport) -> Option<String> {
+    let variant = report.campaign.variant.as_deref()?;
+    let mut runs = report.campaign.per_run.iter();
+    let statement = report
+        .campaign
+        .statement
+        .as_deref()
+        .or_else(|| runs.find_map(|r| r.analysis.fault.statement.as_deref()))
+        .filter(|s| !s.is_empty() && s.chars().count() <= MAX_STATEMENT_CHARS);
+    Some(match statement {
+        Some(said) => esc(said).to_string(),
+        None => format!("the fault <code>{}</code>", esc(variant)),
+    })
+}
+
+fn title(report: &CampaignReport) -> String {
+    match &report.campaign.variant {
+        None => "Load without a fault".to_owned(),
+        Some(_) => match endpoint(report, "outage_s").map(|e| (e, &e.summary)) {
+            Some((e, s)) if e.censored.is_empty() => match (s.n, s.median) {
+                (0, _) | (_, None) => "Outage not measured".to_owned(),
+                (1, Some(median)) => format!("Away for {}", secs(median)),
+                (_, Some(median)) => format!("Away for {} (median)", secs(median)),
+            },
+            Some((e, s)) => format!(
+                "Not back in {} of {} runs",
+                e.censored.len(),
+                e.censored.len() as u64 + s.n
+            ),
+            None => "Outage not measured".to_owned(),
+        },
+    }
+}
+
+fn sentences(report: &CampaignReport) -> String {
+    let Some(fault) = fault_words(report) else {
+        return no_fault(report);
+    };
+    if counted(report).next().is_none() {
+        return format!(
+            "The campaign was to measure what follows {fault}, but no run counts: see the reasons below. Figures of single runs are shown for diagnosis only."
+        );
+    }
+    let mut out = format!(
+        "After {fault}, {}; {}.",
+        duration(
+            report,
+            "outage_s",
+            "service was away for",
+            "service did not answer again"
+        ),
+        duration(
+            report,
+            "ttr_pre_fault_s",
+            "goodput was back after",
+            "goodput did not come back"
+        )
+    );
+    if let Some(lost) = lost(report) {
+        put!(out, " {lost}");
+    }
+    if let Some(phase) = largest_phase(report) {
+        put!(out, " {phase}");
+    }
+    out
+}
+
+fn no_fault(report: &CampaignReport) -> String {
+    let runs: Vec<String> = counted(report)
+        .take(MAX_RUNS_IN_A_SENTENCE)
+        .filter_map(|r| {
+            let baseline = r.analysis.windows.first()?;
+            Some(format!(
+                "run {}: {}",
+                r.analysis.run,
+                percent_of(baseline.slo.goodput?)
+            ))
+        })
+        .collect();
+    if runs.is_empty() {
+        return "No fault was planned, and no valid run measured goodput.".to_owned();
+    }
+    format!(
+        "No fault was planned. Goodput of the baseline window was {}.",
+        runs.join(", ")
+    )
+}
+
+/// "service was away for a median of 6.21 s (range 6.18–6.25 s, 3 runs)".
+fn duration(report: &CampaignReport, name: &str, said: &str, never: &str) -> String {
+    let Some(e) = endpoint(report, name) else {
+        return format!("{said} a time that is not measured");
+    };
+    let s = &e.summary;
+    if e.endpoint == EndpointKind::NotApplicable || e.contributing_n == 0 {
+        let reason = e.dropped_reason.as_deref().unwrap_or("no run measured it");
+        return format!("{said} a time that is not measured ({})", esc(reason));
+    }
+    if e.censored.is_empty() {
+        return format!("{said} {}", median_and_range(s, secs));
+    }
+    let n = e.contributing_n;
+    let watched = e
+        .censored
+        .iter()
+        .map(|c| c.at_least)
+        .reduce(f64::min)
+        .map_or_else(String::new, secs);
+    let mut out = format!(
+        "{never} in {} of {n} {} within the at least {watched} that it was watched",
+        e.censored.len(),
+        runs(n)
+    );
+    if let Some(median) = e.km_median {
+        put!(
+            out,
+            " (Kaplan–Meier median over all: <strong>{}</strong>)",
+            secs(median)
+        );
+    }
+    out
+}
+
+fn runs(n: u64) -> &'static str {
+    if n == 1 { "run" } else { "runs" }
+}
+
+fn median_and_range(s: &Summary, show: fn(f64) -> String) -> String {
+    match (s.n, s.median, s.min, s.max) {
+        (1, Some(median), ..) => {
+            format!("<strong>{}</strong> (one run, so no range)", show(median))
+        }
+        (n, Some(median), Some(min), Some(max)) => format!(
+            "a median of <strong>{}</strong> (range {}, {n} runs)",
+            show(median),
+            secs_range(min, max)
+        ),
+        _ => "a time that is not measured".to_owned(),
+    }
+}
+
+fn lost(report: &CampaignReport) -> Option<String> {
+    let counts: Vec<String> = counted(report)
+        .filter_map(|r| r.analysis.in_flight.as_ref())
+        .map(|f| {
+            format!(
+                "{} of {}",
+                f.all.errored.saturating_add(f.all.censored),
+                f.all.total
+            )
+        })
+        .collect();
+    match counts.len() {
+        0 => None,
+        1 => Some(format!(
+            "Of the requests in flight at the fire, {} were lost.",
+            counts[0]
+        )),
+        2..=MAX_RUNS_IN_A_SENTENCE => Some(format!(
+            "Of the requests in flight at the fire, {} were lost (run by run).",
+            counts.join(", ")
+        )),
+        _ => endpoint(report, "in_flight_loss_fraction")
+            .and_then(|e| e.summary.mean)
+            .map(|mean| {
+                format!(
+                    "Of the requests in flight at the fire, {} were lost on average.",
+                    percent_of(mean)
+                )
+            }),
+    }
+}
+
+/// Share of a phase in a run's timeline; a run may have several stretches of one name.
+fn share_percent(run: &RunAnalysis, name: &str) -> Option<f64> {
+    let phases = &run.decomposition.partition.as_ref()?.phases;
+    let mut shares = phases.iter().filter(|p| p.name == name).peekable();
+    shares.peek()?;
+    Some(shares.map(|p| p.share_percent).sum())
+}
+
+/// The phase with the largest median, and its shares.
+fn largest(report: &CampaignReport) -> Option<(&str, f64, f64, f64)> {
+    let (name, median) = report
+        .campaign
+        .segments
+        .iter()
+        .filter_map(|e| {
+            let name = e.name.strip_prefix("phase.")?.strip_suffix("_s")?;
+            Some((name, e.summary.median?))
+        })
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let shares: Vec<f64> = counted(report)
+        .filter_map(|r| share_percent(&r.analysis, name))
+        .collect();
+    let lo = shares.iter().copied().reduce(f64::min)?;
+    let hi = shares.iter().copied().reduce(f64::max)?;
+    Some((name, median, lo, hi))
+}
+
+fn shares(lo: f64, hi: f64) -> String {
+    let (lo, hi) = (fixed(lo, 0), fixed(hi, 0));
+    if lo == hi {
+        format!("{hi}\u{a0}%")
+    } else {
+        format!("{lo}–{hi}\u{a0}%")
+    }
+}
+
+fn largest_phase(report: &CampaignReport) -> Option<String> {
+    let (name, _, lo, hi) = largest(report)?;
+    let share = shares(lo, hi);
+    Some(if name == "unexplained" {
+        format!("The largest part of that time ({share}) is explained by no measured boundary.")
+    } else {
+        format!(
+            "{} cost the largest part of that time (<strong>{share}</strong>).",
+            words::sentence_case(&esc(words::phase(name)).to_string())
+        )
+    })
+}
+
+/// The key figures as cards.
+fn cards(report: &CampaignReport) -> String {
+    let campaign = &report.campaign;
+    let mut out = String::from("<dl class=\"cards\">");
+    if campaign.variant.is_some() {
+        card_of(&mut out, report, "outage_s", "Outage", secs);
+        card_of(&mut out, report, "ttr_pre_fault_s", "Goodput back", secs);
+        card_of(
+            &mut out,
+            report,
+            "in_flight_loss_fraction",
+            "In-flight loss",
+            percent_of,
+        );
+        match largest(report) {
+            Some((name, median, lo, hi)) => card(
+                &mut out,
+                "Largest phase",
+                &esc(&words::sentence_case(words::phase(name))).to_string(),
+                &format!(
+                    "median {}, {} of the way back",
+                    secs(median),
+                    shares(lo, hi)
+                ),
+            ),
+            None => card(
+                &mut out,
+                "Largest phase",
+                &absent(None),
+                "no valid run has a phase timeline",
+            ),
+        }
+    }
+    let total = campaign.repetitions;
+    card(
+        &mut out,
+        "Runs that count",
+        &format!("{} of {total}", campaign.valid_runs),
+        &match (campaign.invalid_runs, campaign.missing_runs.len()) {
+            (0, 0) => "none invalid, none missing".to_owned(),
+            (invalid, missing) => format!("{invalid} invalid, {missing} missing"),
+        },
+    );
+    out.push_str("</dl>");
+    out
+}
+
+fn card(out: &mut String, title: &str, value: &str, note: &str) {
+    put!(
+        out,
+        "<div class=\"card\"><dt>{title}</dt><dd><span class=\"value\">{value}</span><small>{note}</small></dd></div>"
+    );
+}
+
+fn card_of(
+    out: &mut String,
+    report: &CampaignReport,
+    name: &str,
+    title: &str,
+    show: fn(f64) -> String,
+) {
+    let Some(e) = endpoint(report, name) else {
+        return card(out, title, &absent(None), "the report has no such endpoint");
+    };
+    let s = &e.summary;
+    let n = e.contributing_n;
+    if n == 0 {
+        let reason = e.dropped_reason.as_deref().unwrap_or("no run measured it");
+        return card(out, title, &absent(None), &esc(reason).to_string());
+    }
+    if !e.censored.is_empty() {
+        let value = e.km_median.map_or_else(|| "not reached".to_owned(), show);
+        let note = format!("{} of {n} {} never got there", e.censored.len(), runs(n));
+        return card(out, title, &value, &note);
+    }
+    // Heavy-tailed figures lead with the median, the others with the mean.
+    let (lead, kind) = if s.heavy_tailed {
+        (s.median, "median")
+    } else {
+        (s.mean, "mean")
+    };
+    let range = match (s.min, s.max) {
+        (Some(lo), Some(hi)) if n > 1 => {
+            format!("{kind}, range {} to {}, n = {n}", show(lo), show(hi))
+        }
+        _ => "one run".to_owned(),
+    };
+    card(out, title, &lead.map_or_else(|| absent(None), show), &range);
+}
+
+/// Whether to trust it, in plain words; the stamp; the caveats.
+fn verdict(report: &CampaignReport) -> String {
+    let campaign = &report.campaign;
+    let (class, mark, text) = match (campaign.valid_runs, campaign.repetitions) {
+        (0, _) => (
+            "bad",
+            "✗",
+            "No run counts. Do not use these figures as results.".to_owned(),
+        ),
+        (valid, all) if valid == all => (
+            "ok",
+            "✓",
+            if all == 1 {
+                "The run counts: every check that could disqualify it passed.".to_owned()
+            } else {
+                format!("All {all} runs count: every check that could disqualify one passed.")
+            },
+        ),
+        (valid, all) => (
+            "warn",
+            "!",
+            format!(
+                "{valid} of {all} runs count; the others are shown but feed no campaign figure."
+            ),
+        ),
+    };
+    let mut out = format!(
+        "<section class=\"verdict {class}\" id=\"verdict\" aria-labelledby=\"verdict-h\"><h2 id=\"verdict-h\"><span class=\"mark\" aria-hidden=\"true\">{mark}</span> May I trust it? {text}</h2>"
+    );
+    let mut reasons = Vec::new();
+    for run in campaign.per_run.iter().filter(|r| !r.valid) {
+        for reason in &run.verdict.validity.reasons {
+            reasons.push(format!(
+                "Run {} does not count ({}): {}",
+                run.analysis.run, reason.code, reason.detail
+            ));
+        }
+    }
+    for run in &campaign.missing_runs {
+        reasons.push(format!("Run {run} was planned but has no analysis."));
+    }
+    for run in campaign.per_run.iter().filter(|r| r.analysis.partial) {
+        let note = run
+            .analysis
+            .partial_note
+            .as_deref()
+            .unwrap_or("no reason recorded");
+        reasons.push(format!("Run {} is partial: {note}.", run.analysis.run));
+    }
+    if !reasons.is_empty() {
+        out.push_str(&list(&reasons));
+    }
+    out.push_str(&proofs(report));
+    if report.provenance.profile == "free" {
+        put!(
+            out,
+            "<p class=\"stamp\"><strong>Free profile.</strong> {} of the method’s pinned settings were changed; these figures do not compare with published ones. The changes are under <a href=\"#provenance\">provenance</a>.</p>",
+            report.provenance.deviations.len()
+        );
+    }
+    if !report.caveats.is_empty() {
+        put!(
+            out,
+            "<h3>What must be said beside every figure</h3>{}",
+            list(&report.caveats)
+        );
+    }
+    out.push_str("</section>");
+    out
+}
+
+/// What proves that the fault happened, for each run.
+fn proofs(report: &CampaignReport) -> String {
+    use blackstart_analyze::ProofSummary::*;
+    if report.campaign.variant.is_none() {
+        return String::new();
+    }
+    let mut out = String::from("<ul class=\"proofs\">");
+    for run in report.campaign.per_run.iter().take(super::MAX_RUNS_DRAWN) {
+        let a = &run.analysis;
+        let said = match a.fault.proof {
+            Happened => "the fault is proven",
+            DidNotHappen => "the fault did not happen",
+            CannotTell => "the facts do not decide whether the fault happened",
+            NotRecorded => "no verdict on the fault was recorded",
+            NotApplicable => "no fault to prove",
+        };
+        let control = if a.negative_control {
+            " (negative control: nothing was to be executed)"
+        } else {
+            ""
+        };
+        put!(out, "<li>Run {}{control}: {said}", a.run);
+        if let Some(statement) = &a.fault.proof_statement {
+            put!(out, " — {}", esc(statement));
+        }
+        if let Some(error) = a.fire.fire_error_ms {
+            put!(out, "; fired {} from the plan", signed_ms(error));
+        }
+        if let Some(uncertainty) = a.fire_uncertainty_s {
+            put!(out, ", known to ±{}", secs(uncertainty));
+        }
+        out.push_str(".</li>");
+    }
+    out.push_str("</ul>");
+    out
+}
+
+fn signed_ms(value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}\u{a0}ms", fixed(value, 3))
+}
