@@ -3,6 +3,9 @@
 //! Needs Chromium; without one each test is reported as skipped by name, with the reason. A harness
 //! of its own, since the standard one cannot say "skipped".
 
+// A test may fail by panicking.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -15,8 +18,11 @@ use common::{PINNED, SMALL, Story, campaign};
 /// Longest that a browser may take for one page, start included.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Name and body of a test.
+type Test = (&'static str, fn(&Browser));
+
 fn main() -> ExitCode {
-    let tests: [(&str, fn(&Browser)); 3] = [
+    let tests: [Test; 3] = [
         ("pages_open_without_a_message_or_a_request", pages_open),
         ("a_page_that_misbehaves_is_noticed", misbehaviour_is_noticed),
         ("hostile_texts_do_nothing_in_a_browser", hostile_texts),

@@ -1,5 +1,8 @@
 //! The page's structure: every part is there, nothing leaves the page, nothing from outside is markup.
 
+// A test may fail by panicking.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use blackstart_report::{CampaignReport, HtmlError, render_html};

@@ -1,5 +1,8 @@
 //! `report.json` and its checked-in schema.
 
+// A test may fail by panicking.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::path::PathBuf;

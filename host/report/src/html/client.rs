@@ -85,7 +85,7 @@ pub(super) fn client(report: &CampaignReport) -> String {
 fn client_row(a: &RunAnalysis) -> Vec<String> {
     let c = &a.client;
     vec![
-        format!("run {}", a.run),
+        format!("run\u{a0}{}", a.run),
         count(c.dispatched),
         count(c.undispatched),
         dense(c.skew_us_p50, us),
@@ -143,7 +143,7 @@ fn path_row(table: &mut Table, a: &RunAnalysis, window: &str, p: &ReceivePath) {
     let canary = p.canary.as_ref();
     let of = |value: Option<f64>| dense(value, us);
     table.row(&[
-        format!("run {}, {}", a.run, esc(&window.replace('_', " "))),
+        format!("run\u{a0}{}, {}", a.run, esc(&window.replace('_', " "))),
         dense(p.client_ttft_mean_ms, ms),
         count(p.client_ttft_count),
         dense(p.server_ttft_mean_ms, ms),
@@ -178,7 +178,7 @@ fn queues(report: &CampaignReport) -> String {
         let a = &run.analysis;
         for (replica, w) in a.waiting.iter().take(MAX_ROWS) {
             table.row(&[
-                format!("run {}, {}", a.run, esc(replica)),
+                format!("run\u{a0}{}, {}", a.run, esc(replica)),
                 figure(w.mean, |v| fixed(v, 3), w.note.as_deref()),
                 dense(w.max, |v| fixed(v, 0)),
                 count(w.samples),

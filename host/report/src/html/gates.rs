@@ -2,7 +2,7 @@
 
 use crate::json::{CampaignReport, GateRow, GateTable};
 
-use super::markup::{absent, esc, put};
+use super::markup::{absent, esc, fold, put};
 use super::num::in_unit;
 use super::table::{Table, text};
 use super::words;
@@ -15,8 +15,14 @@ pub(super) fn gates(report: &CampaignReport) -> String {
     let mut out = String::from(
         "<p class=\"legend-line\"><span class=\"ok\">✓</span> passed · <span class=\"bad\">✗</span> failed, or applicable but not observed (which never passes) · <span class=\"absent\">–</span> does not apply to this run (which is not a pass)</p>",
     );
-    for table in report.validity_gates.iter().take(super::MAX_RUNS_DRAWN) {
-        out.push_str(&one(table));
+    out.push_str(&overview(report));
+    for (i, table) in report
+        .validity_gates
+        .iter()
+        .take(super::MAX_RUNS_DRAWN)
+        .enumerate()
+    {
+        out.push_str(&one(table, i == 0));
     }
     if report.validity_gates.iter().all(|t| t.gates.is_empty()) {
         out.push_str("<p>No gate was planned: nothing but the instrument’s own checks vouches for these runs.</p>");
@@ -24,7 +30,45 @@ pub(super) fn gates(report: &CampaignReport) -> String {
     out
 }
 
-fn one(gates: &GateTable) -> String {
+/// Gates against runs, at a glance.
+fn overview(report: &CampaignReport) -> String {
+    let tables = || report.validity_gates.iter().take(super::MAX_RUNS_DRAWN);
+    let mut ids: Vec<(&str, &str)> = Vec::new();
+    for gate in tables().flat_map(|t| t.gates.iter().take(MAX_ROWS)) {
+        let key = (gate.id.as_str(), gate.name.as_str());
+        if ids.len() < MAX_ROWS && !ids.iter().any(|(id, _)| *id == key.0) {
+            ids.push(key);
+        }
+    }
+    if ids.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"table, scrolls sideways\"><table class=\"matrix\"><caption>Every gate in every run</caption><thead><tr><th scope=\"col\">gate</th>",
+    );
+    for table in tables() {
+        put!(out, "<th scope=\"col\">run\u{a0}{}</th>", table.run);
+    }
+    out.push_str("</tr></thead><tbody>");
+    for (id, name) in ids {
+        put!(
+            out,
+            "<tr><th scope=\"row\"><span class=\"gate-id\">{}</span> {}</th>",
+            esc(id),
+            esc(name)
+        );
+        for table in tables() {
+            let gate = table.gates.iter().find(|g| g.id == id);
+            put!(out, "<td>{}</td>", gate.map_or_else(String::new, mark));
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>");
+    out
+}
+
+/// One run's gates in full; open where something failed.
+fn one(gates: &GateTable, first: bool) -> String {
     if gates.gates.is_empty() {
         return format!(
             "<p>Run {}: {}</p>",
@@ -33,12 +77,12 @@ fn one(gates: &GateTable) -> String {
         );
     }
     let verdict = if gates.all_pass {
-        "<span class=\"ok\">✓</span> none invalidates the run"
+        "<span class=\"ok\">✓</span> no gate invalidates it"
     } else {
-        "<span class=\"bad\">✗</span> the run is invalid"
+        "<span class=\"bad\">✗</span> a gate invalidates it"
     };
     let mut table = Table::new(
-        &format!("Run {}: {verdict}", gates.run),
+        "What each gate saw",
         &[
             text("gate"),
             text("verdict"),
@@ -70,7 +114,11 @@ fn one(gates: &GateTable) -> String {
             labels.join(", ")
         );
     }
-    out
+    fold(
+        &format!("Gates of run {}: {verdict}", gates.run),
+        first || !gates.all_pass,
+        &out,
+    )
 }
 
 fn mark(gate: &GateRow) -> String {

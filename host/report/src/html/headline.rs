@@ -1,5 +1,7 @@
 //! The top of the page: what happened, in sentences, and whether it may be trusted.
 
+use std::collections::BTreeMap;
+
 use blackstart_analyze::{Endpoint, EndpointKind, RunAnalysis, Summary};
 
 use crate::json::{CampaignReport, RunPart};
@@ -177,6 +179,9 @@ fn median_and_range(s: &Summary, show: fn(f64) -> String) -> String {
         (1, Some(median), ..) => {
             format!("<strong>{}</strong> (one run, so no range)", show(median))
         }
+        (n, Some(median), Some(min), Some(max)) if show(min) == show(max) => {
+            format!("<strong>{}</strong> in each of {n} runs", show(median))
+        }
         (n, Some(median), Some(min), Some(max)) => format!(
             "a median of <strong>{}</strong> (range {}, {n} runs)",
             show(median),
@@ -218,31 +223,41 @@ fn lost(report: &CampaignReport) -> Option<String> {
     }
 }
 
-/// Share of a phase in a run's timeline; a run may have several stretches of one name.
-fn share_percent(run: &RunAnalysis, name: &str) -> Option<f64> {
-    let phases = &run.decomposition.partition.as_ref()?.phases;
-    let mut shares = phases.iter().filter(|p| p.name == name).peekable();
-    shares.peek()?;
-    Some(shares.map(|p| p.share_percent).sum())
+/// The largest phase of a run that came back, all stretches of one name together, and its share.
+fn largest_of(run: &RunAnalysis) -> Option<(&str, f64)> {
+    let partition = run.decomposition.partition.as_ref()?;
+    run.recovery.pre_fault.entry_ns?;
+    let mut shares = BTreeMap::<&str, f64>::new();
+    for phase in &partition.phases {
+        *shares.entry(&phase.name).or_default() += phase.share_percent;
+    }
+    shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The phase with the largest median, and its shares.
-fn largest(report: &CampaignReport) -> Option<(&str, f64, f64, f64)> {
-    let (name, median) = report
-        .campaign
-        .segments
-        .iter()
-        .filter_map(|e| {
-            let name = e.name.strip_prefix("phase.")?.strip_suffix("_s")?;
-            Some((name, e.summary.median?))
-        })
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let shares: Vec<f64> = counted(report)
-        .filter_map(|r| share_percent(&r.analysis, name))
+/// What cost most on the way back.
+enum Largest<'a> {
+    /// The same phase in all of so many runs that came back, with its smallest and largest share.
+    Same(&'a str, f64, f64, usize),
+    /// Different ones: phase and number of runs.
+    Differs(BTreeMap<&'a str, usize>),
+}
+
+fn largest(report: &CampaignReport) -> Option<Largest<'_>> {
+    let all: Vec<(&str, f64)> = counted(report)
+        .filter_map(|r| largest_of(&r.analysis))
         .collect();
-    let lo = shares.iter().copied().reduce(f64::min)?;
-    let hi = shares.iter().copied().reduce(f64::max)?;
-    Some((name, median, lo, hi))
+    let (name, _) = *all.first()?;
+    if all.iter().any(|(other, _)| *other != name) {
+        let mut counts = BTreeMap::new();
+        for (name, _) in all {
+            *counts.entry(name).or_default() += 1;
+        }
+        return Some(Largest::Differs(counts));
+    }
+    let shares = || all.iter().map(|(_, share)| *share);
+    let lo = shares().fold(f64::INFINITY, f64::min);
+    let hi = shares().fold(f64::NEG_INFINITY, f64::max);
+    Some(Largest::Same(name, lo, hi, all.len()))
 }
 
 fn shares(lo: f64, hi: f64) -> String {
@@ -255,15 +270,27 @@ fn shares(lo: f64, hi: f64) -> String {
 }
 
 fn largest_phase(report: &CampaignReport) -> Option<String> {
-    let (name, _, lo, hi) = largest(report)?;
-    let share = shares(lo, hi);
-    Some(if name == "unexplained" {
-        format!("The largest part of that time ({share}) is explained by no measured boundary.")
-    } else {
-        format!(
-            "{} cost the largest part of that time (<strong>{share}</strong>).",
-            words::sentence_case(&esc(words::phase(name)).to_string())
-        )
+    Some(match largest(report)? {
+        Largest::Same("unexplained", lo, hi, _) => format!(
+            "The largest part of the way back ({}) is explained by no measured boundary.",
+            shares(lo, hi)
+        ),
+        Largest::Same(name, lo, hi, _) => format!(
+            "{} cost the largest part of the way back (<strong>{}</strong>).",
+            esc(&words::sentence_case(words::phase(name))),
+            shares(lo, hi)
+        ),
+        Largest::Differs(counts) => {
+            let parts: Vec<String> = counts
+                .iter()
+                .take(MAX_RUNS_IN_A_SENTENCE)
+                .map(|(name, n)| format!("{} in {n}", esc(words::phase(name))))
+                .collect();
+            format!(
+                "The largest part of the way back differs from run to run: {}.",
+                parts.join(", ")
+            )
+        }
     })
 }
 
@@ -282,21 +309,31 @@ fn cards(report: &CampaignReport) -> String {
             percent_of,
         );
         match largest(report) {
-            Some((name, median, lo, hi)) => card(
+            Some(Largest::Same(name, lo, hi, n)) => card(
                 &mut out,
                 "Largest phase",
                 &esc(&words::sentence_case(words::phase(name))).to_string(),
                 &format!(
-                    "median {}, {} of the way back",
-                    secs(median),
-                    shares(lo, hi)
+                    "{} of the way back, {}",
+                    shares(lo, hi),
+                    if n == 1 {
+                        "in the one run that came back".to_owned()
+                    } else {
+                        format!("in all {n} runs that came back")
+                    }
                 ),
+            ),
+            Some(Largest::Differs(counts)) => card(
+                &mut out,
+                "Largest phase",
+                "Differs",
+                &format!("{} different ones: see the phases", counts.len()),
             ),
             None => card(
                 &mut out,
                 "Largest phase",
                 &absent(None),
-                "no valid run has a phase timeline",
+                "no run that counts came back with a phase timeline",
             ),
         }
     }
@@ -349,6 +386,9 @@ fn card_of(
         (s.mean, "mean")
     };
     let range = match (s.min, s.max) {
+        (Some(lo), Some(hi)) if n > 1 && show(lo) == show(hi) => {
+            format!("the same in all {n} runs")
+        }
         (Some(lo), Some(hi)) if n > 1 => {
             format!("{kind}, range {} to {}, n = {n}", show(lo), show(hi))
         }

@@ -147,7 +147,7 @@ fn flight_rows(table: &mut Table, run: u32, f: &InFlight) {
         table.classed_row(
             class,
             &[
-                format!("run {run}"),
+                format!("run\u{a0}{run}"),
                 name.to_owned(),
                 count(c.total),
                 count(c.completed),
@@ -197,7 +197,7 @@ fn progress_row(table: &mut Table, run: u32, f: &InFlight) {
         })
         .collect();
     table.row(&[
-        format!("run {run}"),
+        format!("run\u{a0}{run}"),
         count(f.at_fire.no_response),
         count(f.at_fire.accepted_no_token),
         count(f.at_fire.streaming),
@@ -213,7 +213,7 @@ fn progress_row(table: &mut Table, run: u32, f: &InFlight) {
 
 fn outage_row(table: &mut Table, run: u32, o: &OutageOutcomes) {
     table.row(&[
-        format!("run {run}"),
+        format!("run\u{a0}{run}"),
         count(o.total),
         count(o.completed),
         count(o.errored),

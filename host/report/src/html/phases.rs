@@ -51,7 +51,7 @@ fn gantt(run: &RunAnalysis) -> String {
     };
     let mut out = format!(
         "<p>From the fire to <strong>{}</strong>: {}. Explained by no boundary: {} ({}).</p>",
-        esc(words::phase(&partition.end)),
+        esc(words::boundary(&partition.end)),
         secs(partition.total_s),
         secs(partition.unexplained_s),
         percent(partition.unexplained_percent)
@@ -97,8 +97,8 @@ fn bars(partition: &Partition) -> String {
         put!(
             name,
             "<small class=\"span\">{} → {}</small>",
-            esc(words::phase(&phase.from)),
-            esc(words::phase(&phase.to))
+            esc(words::boundary(&phase.from)),
+            esc(words::boundary(&phase.to))
         );
         if let Some(note) = &phase.note {
             put!(name, "<small class=\"why\">{}</small>", esc(note));

@@ -48,7 +48,7 @@ fn pairs(title: &str, all: &BTreeMap<String, String>) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(title, &[text("key"), text("value")]);
+    let mut table = Table::new(title, &[text("key"), text("value")]).class("pairs");
     for (key, value) in all.iter().take(MAX_LIST_ITEMS) {
         table.row(&[format!("<code>{}</code>", esc(key)), esc(value).to_string()]);
     }
@@ -57,7 +57,8 @@ fn pairs(title: &str, all: &BTreeMap<String, String>) -> String {
 
 /// The plan's phases, in the order in which they run.
 fn phases(all: &BTreeMap<String, f64>) -> String {
-    let mut table = Table::new("Phases of a run", &[text("phase"), number("length (s)")]);
+    let mut table =
+        Table::new("Phases of a run", &[text("phase"), number("length (s)")]).class("pairs");
     for (key, name) in [
         ("warmup", "warm-up (discarded)"),
         ("baseline", "baseline"),

@@ -79,7 +79,7 @@ fn life_rows(table: &mut Table, a: &RunAnalysis, notes: &mut String) {
     let zero = seconds(a.fire.actual_ns.unwrap_or(0));
     let at = |ns: i64| fixed(seconds(ns) - zero, 3);
     for life in a.replicas.iter().take(MAX_ROWS) {
-        let who = format!("run {}, {}", a.run, esc(&life.replica));
+        let who = format!("run\u{a0}{}, {}", a.run, esc(&life.replica));
         let mut rows: Vec<(i64, [String; 6])> = Vec::new();
         for (ns, pid) in life.starts.iter().take(MAX_ROWS) {
             rows.push((
@@ -190,7 +190,7 @@ fn effect_rows(table: &mut Table, a: &RunAnalysis) {
             put!(detail, " <small>undone by {}</small>", esc(by));
         }
         table.row(&[
-            format!("run {}", a.run),
+            format!("run\u{a0}{}", a.run),
             esc(&e.action).to_string(),
             e.replica
                 .as_deref()

@@ -36,7 +36,7 @@ struct Layout {
 const WIDE: Layout = Layout {
     class: "chart wide",
     width: 960.0,
-    left: 58.0,
+    left: 66.0,
     right: 14.0,
     marks: 50.0,
     counts: 180.0,
@@ -48,7 +48,7 @@ const WIDE: Layout = Layout {
 const NARROW: Layout = Layout {
     class: "chart narrow",
     width: 360.0,
-    left: 40.0,
+    left: 54.0,
     right: 8.0,
     marks: 50.0,
     counts: 140.0,
@@ -79,8 +79,11 @@ impl Column {
     }
 }
 
-/// Layers of a column from the bottom up: name for the style, and count.
-const LAYERS: [(&str, fn(&Column) -> u64); 4] = [
+/// Name for the style, and count.
+type Layer = (&'static str, fn(&Column) -> u64);
+
+/// Layers of a column from the bottom up.
+const LAYERS: [Layer; 4] = [
     ("good", |c| c.good),
     ("late", |c| c.late),
     ("errored", |c| c.errored),
@@ -214,6 +217,15 @@ fn columns(timeline: &[Second], limit: usize) -> (Vec<Column>, usize) {
         })
         .collect();
     (all, per)
+}
+
+/// Label of a decade of milliseconds, in the unit that keeps it short.
+fn decade_label(ms: f64) -> String {
+    if ms >= 999.0 {
+        format!("{} s", tick_label(ms / 1e3, ms / 1e3))
+    } else {
+        format!("{} ms", tick_label(ms, ms))
+    }
 }
 
 /// A line across the chart, with its label.
@@ -366,7 +378,7 @@ impl<'a> Drawing<'a> {
         self.svg.path("scheduled", &outline);
         let middle = (self.counts_top() + self.counts_bottom()) / 2.0;
         self.svg
-            .upright("axis-title", 13.0, middle, "requests per second");
+            .upright("axis-title", 11.0, middle, "requests per second");
     }
 
     fn ttft(&mut self) {
@@ -405,10 +417,10 @@ impl<'a> Drawing<'a> {
                 if decade > to * 1.001 {
                     break;
                 }
-                self.grid_line(y.map(decade), &tick_label(decade, decade));
+                self.grid_line(y.map(decade), &decade_label(decade));
                 decade *= 10.0;
             }
-            (y, "TTFT p50 (ms, log)")
+            (y, "TTFT p50 (log)")
         } else {
             let to = nice_top(hi, 3);
             let y = Scale::linear(0.0, to, bottom, top);
@@ -440,7 +452,7 @@ impl<'a> Drawing<'a> {
         }
         self.svg.path("ttft", &path);
         self.svg
-            .upright("axis-title", 13.0, (top + bottom) / 2.0, title);
+            .upright("axis-title", 11.0, (top + bottom) / 2.0, title);
     }
 
     fn grid(&mut self, y: &Scale, top: f64, wanted: usize) {

@@ -92,7 +92,7 @@ fn per_run(report: &CampaignReport) -> String {
             }
         }
         table.row(&[
-            format!("run {}", a.run),
+            format!("run\u{a0}{}", a.run),
             match (run.valid, a.negative_control) {
                 (_, true) => "control".to_owned(),
                 (true, false) => "<span class=\"ok\">✓</span> yes".to_owned(),
@@ -270,6 +270,18 @@ fn remark(e: &Endpoint) -> String {
             out.push_str(", not at the planned degrees of freedom");
         }
         out.push_str("</small>");
+    }
+    if e.endpoint == EndpointKind::NotApplicable {
+        let why = e
+            .dropped_reason
+            .as_deref()
+            .unwrap_or("it cannot occur in this campaign");
+        put!(
+            out,
+            "<span class=\"absent\">not applicable <small>{}</small></span>",
+            esc(why)
+        );
+        return out;
     }
     if e.contributing_n == 0 {
         out.push_str(&absent(e.dropped_reason.as_deref()));

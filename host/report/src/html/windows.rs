@@ -93,8 +93,8 @@ fn rate(w: &WindowAnalysis, value: f64) -> String {
 
 fn latencies(a: &RunAnalysis) -> String {
     let gaps = match a.inter_chunk_is_inter_token {
-        Some(true) => "inter-chunk gaps, which are inter-token here",
-        _ => "inter-chunk gaps",
+        Some(true) => "inter-token\u{a0}gap",
+        _ => "inter-chunk\u{a0}gap",
     };
     let mut table = Table::new(
         "Latencies in milliseconds, from the intended send time; conditional on completion: errored and censored requests are in none of them",
@@ -114,7 +114,7 @@ fn latencies(a: &RunAnalysis) -> String {
     for w in a.windows.iter().take(MAX_ROWS) {
         for (i, (what, d)) in [
             ("TTFT", &w.ttft_ms),
-            ("end to end", &w.e2e_ms),
+            ("end\u{a0}to\u{a0}end", &w.e2e_ms),
             (gaps, &w.inter_chunk_ms),
         ]
         .into_iter()
@@ -123,7 +123,7 @@ fn latencies(a: &RunAnalysis) -> String {
             let none = d.count == 0;
             let note = if none {
                 absent(d.note.as_deref().or(Some("no sample")))
-            } else if w.incidence.curve_required && i < 2 {
+            } else if w.incidence.curve_required && i == 0 {
                 "over 5 % did not complete: read with the incidence below".to_owned()
             } else {
                 String::new()

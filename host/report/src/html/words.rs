@@ -184,6 +184,27 @@ pub(super) fn phase_help(name: &str) -> Option<&'static str> {
         .map(|(.., help)| *help)
 }
 
+/// Words for a boundary: the instant at which one phase ends and the next begins.
+pub(super) fn boundary(name: &str) -> &str {
+    match name {
+        "container_start" => "new process",
+        "banner" => "first log line",
+        "engine_init" => "engine starts",
+        "model_load_start" => "model load starts",
+        "weight_download" => "weights fetched",
+        "weights_loaded" => "weights loaded",
+        "model_loaded" => "model loaded",
+        "torch_compile" => "compiled",
+        "kv_cache" => "KV cache sized",
+        "graph_capture" => "graphs captured",
+        "engine_ready" => "engine ready",
+        "server_start" => "API server starts",
+        "startup_complete" => "server ready",
+        "fault_undone" => "fault undone",
+        other => phase(other),
+    }
+}
+
 /// Words for an endpoint of a campaign, and what it is.
 pub(super) fn endpoint(name: &str) -> Option<(&'static str, &'static str)> {
     Some(match name {
@@ -230,7 +251,7 @@ pub(super) fn window(name: WindowName) -> (&'static str, &'static str) {
             "guard",
             "the last client timeout before the fire; feeds no baseline figure",
         ),
-        WindowName::Fault => ("fault window", "fire → end of the fault window"),
+        WindowName::Fault => ("fault\u{a0}window", "fire → end of the fault window"),
         WindowName::FaultDegraded => ("degraded", "fire → recovery"),
         WindowName::FaultRecovered => ("recovered", "recovery → end of the fault window"),
         WindowName::Outage => ("outage", "fire → first inference that the replica answered"),
