@@ -88,10 +88,14 @@ pub(super) fn percent_of(fraction: f64) -> String {
     percent(fraction * 100.0)
 }
 
+/// Distance from 100 below which a percentage is 100.
+const HUNDRED_SLACK: f64 = 1e-9;
+
 /// A percentage; only an exact hundred shows as 100 %.
 pub(super) fn percent(value: f64) -> String {
     let size = value.abs();
-    let decimals = if size == 0.0 || size == 100.0 {
+    // Sums of floating-point steps end a hair beside the hundred that they mean.
+    let decimals = if size == 0.0 || (size - 100.0).abs() < HUNDRED_SLACK {
         0
     } else if size < 99.95 {
         1

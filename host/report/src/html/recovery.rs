@@ -134,11 +134,12 @@ fn grid(cells: &[SensitivityCell]) -> String {
     holds.dedup();
     rows.sort_unstable();
     rows.dedup();
-    let known = || cells.iter().filter_map(|c| c.ttr_s);
-    let lo = known().fold(f64::INFINITY, f64::min);
-    let hi = known().fold(f64::NEG_INFINITY, f64::max);
+    let hi = cells
+        .iter()
+        .filter_map(|c| c.ttr_s)
+        .fold(f64::NEG_INFINITY, f64::max);
     let mut out = String::from(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"table, scrolls sideways\"><table class=\"heat\"><caption>Sensitivity: seconds to recovery under other rules (entry threshold in percent of the level before; R = leading window; H = hold; in buckets)</caption><thead><tr><th scope=\"col\">entry</th><th scope=\"col\">R</th>",
+        "<p>Sensitivity: <em>entry</em> is the threshold in percent of the level before the fault, <em>R</em> the leading window and <em>H</em> the hold, both in buckets.</p><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"table, scrolls sideways\"><table class=\"heat\"><caption>Seconds to recovery under other rules</caption><thead><tr><th scope=\"col\">entry</th><th scope=\"col\">R</th>",
     );
     for hold in &holds {
         put!(out, "<th scope=\"col\" class=\"n\">H = {hold}</th>");
@@ -153,7 +154,7 @@ fn grid(cells: &[SensitivityCell]) -> String {
             let cell = cells.iter().find(|c| {
                 (c.entry_percent, c.window_buckets, c.hold_buckets) == (entry, window, *hold)
             });
-            out.push_str(&grid_cell(cell, lo, hi));
+            out.push_str(&grid_cell(cell, hi));
         }
         out.push_str("</tr>");
     }
@@ -161,17 +162,17 @@ fn grid(cells: &[SensitivityCell]) -> String {
     out
 }
 
-/// Shades of the grid, from the shortest to the longest time.
+/// Shades of the grid, from zero to the longest time.
 const SHADES: f64 = 4.0;
 
-fn grid_cell(cell: Option<&SensitivityCell>, lo: f64, hi: f64) -> String {
+fn grid_cell(cell: Option<&SensitivityCell>, hi: f64) -> String {
     let Some(cell) = cell else {
         return "<td class=\"n\"></td>".to_owned();
     };
     let Some(ttr) = cell.ttr_s else {
         return format!("<td class=\"n\">{}</td>", status(cell.status));
     };
-    let shade = ((ttr - lo) / (hi - lo) * SHADES).round();
+    let shade = (ttr / hi * SHADES).round();
     let shade = if shade.is_finite() {
         shade.clamp(0.0, SHADES)
     } else {

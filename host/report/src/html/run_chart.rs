@@ -48,7 +48,7 @@ const WIDE: Layout = Layout {
 const NARROW: Layout = Layout {
     class: "chart narrow",
     width: 360.0,
-    left: 54.0,
+    left: 50.0,
     right: 8.0,
     marks: 50.0,
     counts: 140.0,
@@ -217,15 +217,6 @@ fn columns(timeline: &[Second], limit: usize) -> (Vec<Column>, usize) {
         })
         .collect();
     (all, per)
-}
-
-/// Label of a decade of milliseconds, in the unit that keeps it short.
-fn decade_label(ms: f64) -> String {
-    if ms >= 999.0 {
-        format!("{} s", tick_label(ms / 1e3, ms / 1e3))
-    } else {
-        format!("{} ms", tick_label(ms, ms))
-    }
 }
 
 /// A line across the chart, with its label.
@@ -417,10 +408,10 @@ impl<'a> Drawing<'a> {
                 if decade > to * 1.001 {
                     break;
                 }
-                self.grid_line(y.map(decade), &decade_label(decade));
+                self.grid_line(y.map(decade), &tick_label(decade / 1e3, decade / 1e3));
                 decade *= 10.0;
             }
-            (y, "TTFT p50 (log)")
+            (y, "TTFT p50 (s, log)")
         } else {
             let to = nice_top(hi, 3);
             let y = Scale::linear(0.0, to, bottom, top);
