@@ -191,16 +191,13 @@ fn pages_open(browser: &Browser) {
         assert_eq!(visit.console, [""; 0], "{name} logged");
         assert_eq!(visit.requests, [""; 0], "{name} asked for something");
         let marks = |what: &str| visit.dom.matches(what).count();
-        assert_eq!(
-            marks("<path class=\"scheduled\" d=\"M"),
-            2 * stories.len(),
-            "{name}"
-        );
-        assert_eq!(
-            marks("<path class=\"area good\" d=\"M"),
-            2 * stories.len(),
-            "{name}"
-        );
+        // A wide and a narrow drawing for each run, and for each close-up.
+        let close_ups = marks("<p class=\"close-up\">");
+        let drawings = 2 * (stories.len() + close_ups);
+        assert_eq!(close_ups > 0, scale.fault_s == PINNED.fault_s, "{name}");
+        for mark in ["<path class=\"scheduled", "<path class=\"area good\" d=\"M"] {
+            assert_eq!(marks(mark), drawings, "{name}: {mark}");
+        }
         assert!(marks("<svg") > 2 * stories.len(), "{name}");
         assert!(
             visit.dom.contains("</footer>"),

@@ -380,6 +380,12 @@ fn five_runs_of_pinned_length_stay_small_and_a_long_run_is_gathered() {
         "{} bytes",
         page_of_five.len()
     );
+    assert_eq!(
+        page_of_five
+            .matches("Close-up around the fault</p>")
+            .count(),
+        5
+    );
     let mut long = campaign(SMALL, &[Story::Recovers]);
     let timeline = &mut long.campaign.per_run[0].analysis.timeline;
     let day: Vec<_> = (0..86_400)

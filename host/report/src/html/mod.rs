@@ -17,6 +17,7 @@ mod provenance;
 mod recovery;
 mod replicas;
 mod run_chart;
+mod run_drawing;
 mod stats;
 mod svg;
 mod table;
