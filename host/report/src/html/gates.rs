@@ -132,7 +132,13 @@ fn mark(gate: &GateRow) -> String {
 }
 
 fn seen(gate: &GateRow) -> String {
-    let mut out = esc(&gate.detail).to_string();
+    // A gate without a sentence of its own has its figures as its detail: they are shown once.
+    let repeats = gate.measures.keys().all(|name| gate.detail.contains(name));
+    let mut out = if repeats && !gate.measures.is_empty() {
+        String::new()
+    } else {
+        esc(&gate.detail).to_string()
+    };
     if !gate.measures.is_empty() {
         out.push_str("<small class=\"measures\">");
         for (i, (name, (value, unit))) in gate.measures.iter().take(MAX_ROWS).enumerate() {

@@ -174,13 +174,22 @@ fn runs(n: u64) -> &'static str {
     if n == 1 { "run" } else { "runs" }
 }
 
+/// "both runs", "all 3 runs".
+fn all_runs(n: u64) -> String {
+    match n {
+        1 => "the one run".to_owned(),
+        2 => "both runs".to_owned(),
+        _ => format!("all {n} runs"),
+    }
+}
+
 fn median_and_range(s: &Summary, show: fn(f64) -> String) -> String {
     match (s.n, s.median, s.min, s.max) {
         (1, Some(median), ..) => {
             format!("<strong>{}</strong> (one run, so no range)", show(median))
         }
         (n, Some(median), Some(min), Some(max)) if show(min) == show(max) => {
-            format!("<strong>{}</strong> in each of {n} runs", show(median))
+            format!("<strong>{}</strong> in {}", show(median), all_runs(n))
         }
         (n, Some(median), Some(min), Some(max)) => format!(
             "a median of <strong>{}</strong> (range {}, {n} runs)",
@@ -316,11 +325,7 @@ fn cards(report: &CampaignReport) -> String {
                 &format!(
                     "{} of the way back, {}",
                     shares(lo, hi),
-                    if n == 1 {
-                        "in the one run that came back".to_owned()
-                    } else {
-                        format!("in all {n} runs that came back")
-                    }
+                    format!("in {} that came back", all_runs(n as u64))
                 ),
             ),
             Some(Largest::Differs(counts)) => card(
@@ -387,7 +392,7 @@ fn card_of(
     };
     let range = match (s.min, s.max) {
         (Some(lo), Some(hi)) if n > 1 && show(lo) == show(hi) => {
-            format!("the same in all {n} runs")
+            format!("the same in {}", all_runs(n))
         }
         (Some(lo), Some(hi)) if n > 1 => {
             format!("{kind}, range {} to {}, n = {n}", show(lo), show(hi))
@@ -412,7 +417,10 @@ fn verdict(report: &CampaignReport) -> String {
             if all == 1 {
                 "The run counts: every check that could disqualify it passed.".to_owned()
             } else {
-                format!("All {all} runs count: every check that could disqualify one passed.")
+                format!(
+                    "{} count: every check that could disqualify one passed.",
+                    words::sentence_case(&all_runs(all))
+                )
             },
         ),
         (valid, all) => (

@@ -112,6 +112,7 @@ pub(super) fn in_unit(value: f64, unit: &str) -> String {
         "ms" => format!("{}\u{a0}ms", ms(value)),
         "us" => format!("{}\u{a0}µs", us(value)),
         "%" => percent(value),
+        "1" if value.fract() == 0.0 => fixed(value, 0),
         "1" => fixed(value, 3),
         other => format!("{}\u{a0}{other}", fixed(value, 3)),
     }
@@ -143,5 +144,6 @@ mod tests {
         assert_eq!(percent_of(0.9997), "99.97\u{a0}%");
         assert_eq!(percent_of(0.42), "42.0\u{a0}%");
         assert_eq!(in_unit(0.5, "1"), "0.500");
+        assert_eq!(in_unit(38.0, "1"), "38");
     }
 }
