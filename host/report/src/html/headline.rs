@@ -323,9 +323,9 @@ fn cards(report: &CampaignReport) -> String {
                 "Largest phase",
                 &esc(&words::sentence_case(words::phase(name))).to_string(),
                 &format!(
-                    "{} of the way back, {}",
+                    "{} of the way back, in {} that came back",
                     shares(lo, hi),
-                    format!("in {} that came back", all_runs(n as u64))
+                    all_runs(n as u64)
                 ),
             ),
             Some(Largest::Differs(counts)) => card(
