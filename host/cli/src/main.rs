@@ -23,7 +23,7 @@ use crate::exit::Failure;
 /// proof of what was lost, what degraded, and which phase of the recovery cost the time.
 ///
 /// Exit codes: 0 valid · 1 internal · 2 run invalid or check failed · 3 configuration · 4 plugin ·
-/// 5 target unreachable · 6 a stated objective not met · 130 interrupted, after undoing every effect.
+/// 5 target unreachable · 130 interrupted, after undoing every effect.
 #[derive(Debug, Parser)]
 #[command(name = "blackstart", version, max_term_width = 100)]
 struct Cli {
@@ -47,7 +47,7 @@ enum Command {
     #[command(subcommand)]
     Plugin(commands::plugin::PluginCommand),
     /// Run the mock server
-    Mock(blackstart_mock::MockArgs),
+    Mock(Box<blackstart_mock::MockArgs>),
     /// Supervisor of one server process; started by the instrument
     #[command(name = "__supervise", hide = true)]
     Supervise,
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         // These are whole programs of their own, with their own exit codes.
-        Command::Mock(args) => return blackstart_mock::run(args),
+        Command::Mock(args) => return blackstart_mock::run(*args),
         Command::MockEngine(args) => return blackstart_mock::run_engine(args),
         Command::Supervise => return blackstart_targets::supervisor::run(),
         Command::Watchdog => return blackstart_effects::watchdog::run(),

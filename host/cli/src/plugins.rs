@@ -28,7 +28,8 @@ impl Plugins {
     /// When a folder cannot be read, or two plugins have one name.
     pub fn open(folders: &[PathBuf]) -> Result<Self, Failure> {
         let mut builder = Engine::builder();
-        if let Some(folder) = default_cache_folder() {
+        if let Some(folder) = default_cache_folder(|name| std::env::var_os(name).map(PathBuf::from))
+        {
             builder = builder.cache(folder);
         }
         let engine = builder.build()?;

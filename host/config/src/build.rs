@@ -24,10 +24,21 @@ pub struct BuildContext {
     pub instrument_path: PathBuf,
     /// Plugins that the campaign uses.
     pub plugins: BTreeMap<String, PluginIdentity>,
-    /// Judges, in order: id and plugin name.
-    pub gates: Vec<(String, String)>,
+    /// Judges, in order.
+    pub gates: Vec<GateChoice>,
     /// What the fault plugin says about itself.
     pub fault: Option<FaultFacts>,
+}
+
+/// A gate that judges the runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateChoice {
+    /// Stable id.
+    pub id: String,
+    /// Name of the plugin.
+    pub plugin: String,
+    /// Whether the id is one of the bundled gates: those are part of the published method.
+    pub of_the_method: bool,
 }
 
 /// What a fault plugin says about itself.
@@ -44,7 +55,20 @@ const MAX_REPLICAS: usize = 64;
 const MAX_RUNS: u32 = 1000;
 const MAX_THREADS: u32 = 64;
 const MAX_PROMPT_WORDS: u32 = 1_000_000;
-/// Margin before the end of the fault window by which undone effects must have ended.
+const MIN_PROMPT_WORDS: u32 = 3;
+/// Longest run and longest client timeout.
+const MAX_RUN_NS: i64 = 7 * 86_400 * NS_PER_S;
+const MAX_TIMEOUT_NS: i64 = 86_400 * NS_PER_S;
+/// Headers that the load path sets itself.
+const OWN_HEADERS: [&str; 7] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "accept",
+    "x-request-id",
+];
 const NS_PER_S: i64 = 1_000_000_000;
 
 /// Checks the file as a whole and makes the plan.
@@ -192,6 +216,16 @@ fn phases(source: &Source, config: &Config, pins: &mut Pins<'_>) -> Result<Phase
             ));
         }
     }
+    let total = [p.warmup, p.baseline, p.fault_window, p.cooldown]
+        .iter()
+        .fold(0_i64, |sum, d| sum.saturating_add(d.ns));
+    if total > MAX_RUN_NS {
+        return Err(source.error_at(
+            "phases",
+            "a run of more than a week is not possible",
+            "shorten the phases",
+        ));
+    }
     Ok(Phases {
         warmup_ns: p.warmup.ns,
         baseline_ns: p.baseline.ns,
@@ -331,6 +365,13 @@ fn replica(
                     "write the program and its arguments, such as [\"vllm\", \"serve\", \"MODEL\"]",
                 ));
             }
+            if process.start_timeout.ns <= 0 {
+                return Err(source.error_at(
+                    &format!("{path}.process.start_timeout"),
+                    "no server starts in no time",
+                    "give it a length, such as \"10m\"",
+                ));
+            }
             RuntimePlan::Process(ProcessPlan {
                 command,
                 env: process.env.clone(),
@@ -430,11 +471,20 @@ fn load(
     let l = &config.load;
     pins.pin("load.max_tokens", l.max_tokens == 256, l.max_tokens, "256")?;
     pins.duration("load.timeout", l.timeout, Duration::from_s(30))?;
-    if l.timeout.ns <= 0 {
+    if l.timeout.ns <= 0 || l.timeout.ns > MAX_TIMEOUT_NS {
         return Err(source.error_at(
             "load.timeout",
-            "the client timeout is zero",
-            "give it a length, such as \"30s\"",
+            format!("a client timeout of {} is not possible", l.timeout),
+            "give it a length of at most a day, such as \"30s\"",
+        ));
+    }
+    if let Some(header) = &l.replica_header
+        && !header_name(header)
+    {
+        return Err(source.error_at(
+            "load.replica_header",
+            format!("`{}` is no HTTP header name", header.escape_debug()),
+            "use letters, digits, `-` and `_`, such as \"x-replica\"",
         ));
     }
     for (path, value, max) in [
@@ -442,26 +492,36 @@ fn load(
         ("load.threads", l.threads, MAX_THREADS),
         ("load.prompt_words", l.prompt_words, MAX_PROMPT_WORDS),
     ] {
-        if value == 0 || value > max {
+        // The first words of a prompt make it unique.
+        let min = if path == "load.prompt_words" {
+            MIN_PROMPT_WORDS
+        } else {
+            1
+        };
+        if value < min || value > max {
             return Err(source.error_at(
                 path,
                 format!("`{path}` is {value}"),
-                format!("choose 1 to {max}"),
+                format!("choose {min} to {max}"),
             ));
         }
     }
     for (name, value) in &l.headers {
         let path = format!("load.headers.{name}");
-        let name_ok = !name.is_empty()
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+        let name_ok = header_name(name);
         let value_ok = value.bytes().all(|b| (0x20..0x7f).contains(&b));
         if !name_ok || !value_ok {
             return Err(source.error_at(
                 &path,
                 format!("`{}` is no HTTP header", name.escape_debug()),
                 "use printable ASCII",
+            ));
+        }
+        if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(source.error_at(
+                &path,
+                format!("the load path sets `{name}` itself"),
+                "remove it",
             ));
         }
         if ["authorization", "x-api-key", "api-key"].contains(&name.to_ascii_lowercase().as_str()) {
@@ -498,6 +558,13 @@ fn load(
         threads: l.threads,
         real_time: l.real_time,
     })
+}
+
+fn header_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
 }
 
 fn method(source: &Source, config: &Config, pins: &mut Pins<'_>) -> Result<Method, ConfigError> {
@@ -679,19 +746,36 @@ fn gates(
     pins: &mut Pins<'_>,
 ) -> Result<Vec<GatePlan>, ConfigError> {
     let mut gates = Vec::new();
-    for (id, plugin) in &context.gates {
+    for choice in &context.gates {
+        let id = &choice.id;
         let configured = config.gates.get(id);
         let table = configured.map(|g| g.config.clone()).unwrap_or_default();
-        for key in table.keys() {
-            pins.pin(
-                &format!("gates.{id}.config.{key}"),
-                configured.is_some_and(|g| g.plugin.is_some()),
-                &table[key],
-                "the method's limit",
-            )?;
+        if choice.of_the_method {
+            // The method's own gates are pinned: neither their rule nor their limits move.
+            for (key, set) in [
+                ("plugin", configured.and_then(|g| g.plugin.as_deref())),
+                ("path", configured.and_then(|g| g.path.as_deref())),
+            ] {
+                if let Some(value) = set {
+                    pins.pin(
+                        &format!("gates.{id}.{key}"),
+                        false,
+                        value,
+                        "the bundled gate",
+                    )?;
+                }
+            }
+            for (key, value) in &table {
+                pins.pin(
+                    &format!("gates.{id}.config.{key}"),
+                    false,
+                    value,
+                    "the method's limit",
+                )?;
+            }
         }
         gates.push(GatePlan {
-            plugin: plugin.clone(),
+            plugin: choice.plugin.clone(),
             id: id.clone(),
             config: json_of(&table),
         });
@@ -699,9 +783,9 @@ fn gates(
     if let Some(unknown) = config
         .gates
         .keys()
-        .find(|id| !context.gates.iter().any(|(known, _)| known == *id))
+        .find(|id| !context.gates.iter().any(|known| known.id == **id))
     {
-        let known: Vec<&str> = context.gates.iter().map(|(id, _)| id.as_str()).collect();
+        let known: Vec<&str> = context.gates.iter().map(|g| g.id.as_str()).collect();
         return Err(source.error_at(
             &format!("gates.{unknown}"),
             format!("no gate has the id `{}`", unknown.escape_debug()),

@@ -10,7 +10,7 @@ mod error;
 mod model;
 mod source;
 
-pub use build::{BuildContext, FaultFacts, build_plan};
+pub use build::{BuildContext, FaultFacts, GateChoice, build_plan};
 pub use duration::{Duration, DurationError};
 pub use error::ConfigError;
 pub use model::*;

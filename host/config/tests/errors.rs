@@ -1,8 +1,9 @@
 //! Every mistake in a campaign file is reported with its place and a way to mend it.
+#![allow(clippy::unwrap_used)] // a test's own helpers may panic
 
 use std::path::PathBuf;
 
-use blackstart_config::{BuildContext, CampaignFile, Source, build_plan};
+use blackstart_config::{BuildContext, CampaignFile, GateChoice, Source, build_plan};
 use blackstart_plan::Profile;
 
 const GOOD: &str = r#"
@@ -45,10 +46,13 @@ fn context() -> BuildContext {
     BuildContext {
         instrument_version: "0.0.0-test".into(),
         instrument_path: PathBuf::from("/opt/blackstart"),
-        gates: vec![
-            ("G2".into(), "client".into()),
-            ("G6".into(), "baseline".into()),
-        ],
+        gates: ["G2", "G6"]
+            .map(|id| GateChoice {
+                id: id.into(),
+                plugin: format!("gate-{id}"),
+                of_the_method: true,
+            })
+            .to_vec(),
         ..BuildContext::default()
     }
 }
@@ -237,5 +241,49 @@ fn a_replica_needs_exactly_one_way_to_run() {
         load(&both)
             .unwrap_err()
             .contains("both launched and already running")
+    );
+}
+
+#[test]
+fn the_published_profile_keeps_the_methods_gates() {
+    let published = |gates: &str| {
+        let text = GOOD
+            .replace("profile = \"free\"\n", "")
+            .replace("runs = 3", "runs = 5")
+            .replace("warmup = \"2s\"", "warmup = \"60s\"")
+            .replace("baseline = \"10s\"", "baseline = \"300s\"")
+            .replace("cooldown = \"1s\"", "cooldown = \"60s\"")
+            .replace("max_tokens = 32\n", "")
+            .replace("timeout = \"3s\"\n", "");
+        load(&format!("{text}{gates}"))
+    };
+    published("").unwrap();
+    for gates in [
+        "[gates.G2.config]\nmax_cpu_percent = 99\n",
+        "[gates.G2]\nplugin = \"mine\"\n",
+        "[gates.G6]\npath = \"mine.wasm\"\n",
+    ] {
+        let error = published(gates).unwrap_err();
+        assert!(error.contains("published results are pinned to"), "{error}");
+    }
+}
+
+#[test]
+fn what_the_load_path_would_refuse_is_refused_here() {
+    let with = |key: &str| {
+        load(&GOOD.replacen("rate = 20.0", &format!("rate = 20.0\n{key}"), 1)).unwrap_err()
+    };
+    assert!(with("prompt_words = 2").contains("choose 3 to"));
+    assert!(with("replica_header = \"x y\"").contains("no HTTP header name"));
+    assert!(with("headers = { Host = \"x\" }").contains("sets `Host` itself"));
+    assert!(
+        load(&GOOD.replace("timeout = \"3s\"", "timeout = \"25h\""))
+            .unwrap_err()
+            .contains("at most a day")
+    );
+    assert!(
+        load(&GOOD.replace("warmup = \"2s\"", "warmup = \"999h\""))
+            .unwrap_err()
+            .contains("more than a week")
     );
 }

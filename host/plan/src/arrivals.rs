@@ -6,8 +6,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Most requests that one schedule may hold.
-pub const MAX_SCHEDULED_REQUESTS: usize = 20_000_000;
+/// Most requests that a schedule may be expected to hold.
+pub const MAX_SCHEDULED_REQUESTS: usize = 10_000_000;
+/// Most that chance may make of it: hundreds of standard deviations above the mean.
+const MAX_DRAWN_REQUESTS: usize = 2 * MAX_SCHEDULED_REQUESTS;
 
 /// An arrival process at a mean rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -70,8 +72,7 @@ impl Arrivals {
             return Err(ArrivalsError::Rate(rate_per_s));
         }
         let seconds = end_ns as f64 / 1e9;
-        // Twice the mean leaves room for chance; the bound is checked again while drawing.
-        if rate_per_s * seconds > MAX_SCHEDULED_REQUESTS as f64 / 2.0 {
+        if rate_per_s * seconds > MAX_SCHEDULED_REQUESTS as f64 {
             return Err(ArrivalsError::TooMany {
                 rate: rate_per_s,
                 seconds,
@@ -82,7 +83,7 @@ impl Arrivals {
             Self::Constant => (1..)
                 .map(|k: u64| (k as f64 * gap_ns).round() as i64)
                 .take_while(|&t| t < end_ns)
-                .take(MAX_SCHEDULED_REQUESTS)
+                .take(MAX_DRAWN_REQUESTS)
                 .collect(),
             Self::Poisson => poisson(gap_ns, end_ns, seed),
         };
@@ -99,7 +100,7 @@ fn poisson(mean_gap_ns: f64, end_ns: i64, seed: u64) -> Vec<i64> {
     let mut rng = ChaCha8Rng::from_seed(key);
     let mut times = Vec::new();
     let mut t = 0.0_f64;
-    while times.len() < MAX_SCHEDULED_REQUESTS {
+    while times.len() < MAX_DRAWN_REQUESTS {
         // 53 random bits, shifted off zero: u in (0, 1].
         let u = ((rng.random::<u64>() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         t += -ln_portable(u) * mean_gap_ns;

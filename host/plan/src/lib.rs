@@ -9,9 +9,7 @@ mod method;
 mod phases;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_SCHEDULED_REQUESTS, Schedule};
-pub use method::{
-    ClientLimits, Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold,
-};
+pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
 
 use std::collections::BTreeMap;

@@ -14,8 +14,6 @@ pub struct Method {
     pub recovery: RecoveryRule,
     /// The grid of the sensitivity table.
     pub sensitivity: SensitivityGrid,
-    /// Limits of the client-validity gate.
-    pub client: ClientLimits,
     /// Largest accepted distance between planned and actual fire, in nanoseconds.
     pub fire_error_max_ns: i64,
     /// Planned number of runs; the degrees of freedom of the pinned t-interval follow from it.
@@ -33,7 +31,6 @@ impl Method {
             },
             recovery: RecoveryRule::PINNED,
             sensitivity: SensitivityGrid::pinned(),
-            client: ClientLimits::PINNED,
             fire_error_max_ns: 500_000_000,
             planned_runs: 5,
         }
@@ -119,28 +116,4 @@ impl SensitivityGrid {
             hold_buckets: vec![15, 30, 60],
         }
     }
-}
-
-/// Limits of the client-validity gate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClientLimits {
-    /// Send skew, p99.
-    pub skew_us_p99_max: u64,
-    /// Send skew, largest.
-    pub skew_us_max: u64,
-    /// CPU of the client's host over every 5 s window.
-    pub cpu_percent_max: f64,
-    /// Longest heartbeat gap of a load thread beyond its period, p99.
-    pub stall_us_p99_max: u64,
-}
-
-impl ClientLimits {
-    /// The pinned limits.
-    pub const PINNED: Self = Self {
-        skew_us_p99_max: 5_000,
-        skew_us_max: 50_000,
-        cpu_percent_max: 70.0,
-        stall_us_p99_max: 1_000,
-    };
 }

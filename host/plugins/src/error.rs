@@ -118,7 +118,7 @@ impl PluginError {
             }
             PluginError::BadSchema { .. } => "report this to the plugin's author".into(),
             PluginError::Engine(_) => {
-                "`blackstart doctor` shows what this machine allows".into()
+                "allow this user executable memory and threads (see `ulimit -a` and the system's security policy)".into()
             }
         }
     }
@@ -374,10 +374,10 @@ impl Refusal {
             Refusal::Unreadable(_) => "check the path and its permissions".into(),
             Refusal::TooLarge { .. } => "build the plugin in the release profile, stripped".into(),
             Refusal::NotWasm | Refusal::Malformed(_) => {
-                "build it again with `blackstart plugin build` and give the .wasm file it names".into()
+                "build it again with `cargo xtask plugins --crate DIR --out FILE.wasm`".into()
             }
             Refusal::CoreModule => {
-                "build it with `blackstart plugin build`, which makes a component of the module".into()
+                "build it with `cargo xtask plugins --crate DIR --out FILE.wasm`, which makes a component of the module".into()
             }
             Refusal::NoStamp | Refusal::BadStamp(_) => {
                 "register the plugin with the SDK's `register!` macro, which writes the stamp".into()
@@ -393,7 +393,7 @@ impl Refusal {
             }
             Refusal::WrongWorld { expected, .. } => format!("name a {expected} here"),
             Refusal::UnknownImport { import, .. } if import.starts_with("wasi:") => {
-                "build it for wasm32-unknown-unknown (`blackstart plugin build` does), which imports no WASI".into()
+                "build it for wasm32-unknown-unknown (`cargo xtask plugins --crate` does), which imports no WASI".into()
             }
             Refusal::UnknownImport { .. } => {
                 "use a newer blackstart, or build the plugin without that import".into()

@@ -288,10 +288,16 @@ fn gate_row(finding: &Finding) -> GateRow {
 }
 
 fn figure(m: &Measure) -> String {
-    if m.unit == "1" {
-        format!("{} {}", m.name, m.value)
+    // The exact value stands among the measures; the sentence is for people.
+    let value = if m.value.fract() == 0.0 {
+        format!("{:.0}", m.value)
     } else {
-        format!("{} {} {}", m.name, m.value, m.unit)
+        format!("{:.3}", m.value)
+    };
+    if m.unit == "1" {
+        format!("{} {value}", m.name)
+    } else {
+        format!("{} {value} {}", m.name, m.unit)
     }
 }
 

@@ -11,7 +11,7 @@ mod summary;
 mod verify;
 
 pub use prepare::{Prepared, prepare, prepare_file};
-pub use results::{CampaignEnd, Results, analyze_dir};
+pub use results::{Results, analyze_dir};
 pub use stage::free_port;
 pub use summary::{campaign_ends as print_end, timeline as print_timeline};
 pub use verify::verify_dir;
@@ -45,7 +45,8 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
         blackstart_effects::Watchdog::spawn(
             &blackstart_targets::Reexec::watchdog(),
             &results.dir().join("undo.jsonl"),
-        ).map_err(|e| {
+        )
+        .map_err(|e| {
             Failure::internal(e).help("no fault is armed without the watchdog that would undo it")
         })?,
     );

@@ -1,9 +1,12 @@
 //! Everything that can be known before anything is started: the plan, the plugins, the timeline.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blackstart_config::{BuildContext, CampaignFile, ConfigError, FaultFacts, build_plan};
+use blackstart_config::{
+    BuildContext, CampaignFile, ConfigError, FaultFacts, GateChoice, build_plan,
+};
 use blackstart_plan::{Plan, RunPlan};
 use blackstart_plugins::{
     ArmContext, Artifact, ConfigMistake, EffectRequest, FaultInfo, FaultTemplate, GateTemplate,
@@ -12,7 +15,7 @@ use blackstart_plugins::{
 
 use super::fault_host::DryHost;
 use crate::exit::{Exit, Failure};
-use crate::plugins::{Plugins, identity};
+use crate::plugins::{Plugins, identity, origin};
 
 /// A campaign that could start now.
 pub struct Prepared {
@@ -40,8 +43,16 @@ pub struct FaultSetup {
 ///
 /// # Errors
 /// The first mistake: in the file (exit 3) or of a plugin (exit 4).
-pub fn prepare(path: &Path, plugin_dirs: &[PathBuf]) -> Result<Prepared, Failure> {
-    prepare_file(CampaignFile::read(path)?, plugin_dirs)
+pub fn prepare(
+    path: &Path,
+    plugin_dirs: &[PathBuf],
+    runs: Option<u32>,
+) -> Result<Prepared, Failure> {
+    let mut file = CampaignFile::read(path)?;
+    if let Some(runs) = runs {
+        file.config.runs = runs;
+    }
+    prepare_file(file, plugin_dirs)
 }
 
 /// The same from a file that was read already.
@@ -83,11 +94,13 @@ pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepa
     }
 
     let gates = gate_plugins(&file, &mut plugins)?;
-    for (id, artifact) in &gates {
+    for (id, artifact, of_the_method) in &gates {
         use_plugin(&mut context, artifact);
-        context
-            .gates
-            .push((id.clone(), artifact.label().name.clone()));
+        context.gates.push(GateChoice {
+            id: id.clone(),
+            plugin: artifact.label().name.clone(),
+            of_the_method: *of_the_method,
+        });
     }
 
     for artifact in matcher_plugins(&file, &mut plugins)? {
@@ -95,6 +108,7 @@ pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepa
     }
 
     let mut plan = build_plan(&file, &context)?;
+    api_key(&plan)?;
     let templates = gate_templates(&file, &plugins, &plan, &gates)?;
     let fault = fault
         .map(|(artifact, template, info)| arm_dry(&file, &mut plan, &artifact, template, &info))
@@ -157,14 +171,37 @@ fn fault_plugin(
     Ok(Some((artifact, template, info)))
 }
 
-/// Bundled gates and those that the file adds.
+/// Bundled gates and those that the file adds: id, plugin, and whether the id is a bundled gate's.
 fn gate_plugins(
     file: &CampaignFile,
     plugins: &mut Plugins,
-) -> Result<Vec<(String, Artifact)>, Failure> {
-    let mut gates = plugins.gates()?;
+) -> Result<Vec<(String, Artifact, bool)>, Failure> {
+    let found = plugins.gates()?;
+    let bundled: BTreeSet<String> = found
+        .iter()
+        .filter(|(_, a)| origin(a) == "bundled")
+        .map(|(id, _)| id.clone())
+        .collect();
+    let mut gates: BTreeMap<String, Artifact> = BTreeMap::new();
+    for (id, artifact) in found {
+        if let Some(other) = gates.insert(id.clone(), artifact.clone()) {
+            return Err(Failure::message(
+                Exit::Plugin,
+                format!(
+                    "two plugins judge gate {id}: {} and {}",
+                    other.origin(),
+                    artifact.origin()
+                ),
+            )
+            .help("remove one of them from the plugin folders, or give it an id of its own"));
+        }
+    }
     for (id, gate) in &file.config.gates {
+        let at = |e: PluginError| plugin_failure(file, &format!("gates.{id}"), &e);
         if gate.plugin.is_none() && gate.path.is_none() {
+            if let (Some(pin), Some(artifact)) = (&gate.sha256, gates.get(id)) {
+                artifact.check_pin(pin).map_err(at)?;
+            }
             continue;
         }
         let path = gate.path.as_deref().map(|p| file.source.resolve(p));
@@ -175,22 +212,26 @@ fn gate_plugins(
                 gate.sha256.as_deref(),
                 World::ValidityGate,
             )
-            .map_err(|e| plugin_failure(file, &format!("gates.{id}"), &e))?;
-        gates.retain(|(known, _)| known != id);
-        gates.push((id.clone(), artifact));
+            .map_err(at)?;
+        gates.insert(id.clone(), artifact);
     }
-    gates.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(gates)
+    Ok(gates
+        .into_iter()
+        .map(|(id, artifact)| {
+            let of_the_method = bundled.contains(&id);
+            (id, artifact, of_the_method)
+        })
+        .collect())
 }
 
 fn gate_templates(
     file: &CampaignFile,
     plugins: &Plugins,
     plan: &Plan,
-    gates: &[(String, Artifact)],
+    gates: &[(String, Artifact, bool)],
 ) -> Result<Vec<GateTemplate>, Failure> {
     let mut templates = Vec::new();
-    for ((id, artifact), planned) in gates.iter().zip(&plan.gates) {
+    for ((id, artifact, _), planned) in gates.iter().zip(&plan.gates) {
         let at = |e: PluginError| plugin_failure(file, &format!("gates.{id}"), &e);
         let template = GateTemplate::new(&plugins.engine, artifact).map_err(at)?;
         let info = template.instantiate().map_err(at)?.describe().clone();
@@ -221,6 +262,22 @@ fn gate_templates(
 fn matcher_plugins(file: &CampaignFile, plugins: &mut Plugins) -> Result<Vec<Artifact>, Failure> {
     let matcher = &file.config.matcher;
     if matcher.plugin.is_none() && matcher.path.is_none() {
+        // Which matcher the log chooses is not known yet, so nothing can be held to it.
+        for (key, set) in [
+            ("sha256", matcher.sha256.is_some()),
+            ("config", !matcher.config.is_empty()),
+        ] {
+            if set {
+                return Err(file
+                    .source
+                    .error_at(
+                        &format!("matcher.{key}"),
+                        format!("`{key}` is given, but not for which matcher"),
+                        "name it, such as plugin = \"vllm\"",
+                    )
+                    .into());
+            }
+        }
         return Ok(plugins
             .registry
             .of_world(World::LogMatcher)
@@ -309,6 +366,24 @@ fn arm_dry(
         )));
     }
     Ok(FaultSetup { template, effects })
+}
+
+/// The API key, from the variable that the plan names. It is never printed.
+///
+/// # Errors
+/// When the variable is not set (exit 3).
+pub fn api_key(plan: &Plan) -> Result<Option<String>, Failure> {
+    let Some(variable) = &plan.load.api_key_env else {
+        return Ok(None);
+    };
+    match std::env::var(variable) {
+        Ok(key) if !key.is_empty() => Ok(Some(key)),
+        _ => Err(Failure::message(
+            Exit::Configuration,
+            format!("`load.api_key_env` names {variable}, which is not set (or empty)"),
+        )
+        .help(format!("export {variable}=… before the run"))),
+    }
 }
 
 /// What a fault plugin is told of a run.

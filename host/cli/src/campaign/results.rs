@@ -51,8 +51,6 @@ pub struct CampaignEnd {
     pub valid: bool,
     /// The figures.
     pub analysis: CampaignAnalysis,
-    /// The runs.
-    pub runs: Vec<AnalysedRun>,
     /// Whether it ended early.
     pub partial: bool,
 }
@@ -276,7 +274,10 @@ fn conclude(
     partial: bool,
 ) -> Result<CampaignEnd, Failure> {
     let analyses: Vec<RunAnalysis> = runs.iter().map(|r| r.analysis.clone()).collect();
-    let findings: BTreeMap<u32, Vec<Finding>> = runs.iter().map(|r| (r.analysis.run, r.findings.clone())).collect();
+    let findings: BTreeMap<u32, Vec<Finding>> = runs
+        .iter()
+        .map(|r| (r.analysis.run, r.findings.clone()))
+        .collect();
     let analysis = analyze_campaign(plan, &analyses, &findings);
     write(&dir.join("analysis.json"), &analysis)?;
     let host: BTreeMap<String, String> = read_json(&dir.join(HOST_FILE)).unwrap_or_default();
@@ -329,7 +330,6 @@ fn conclude(
     Ok(CampaignEnd {
         valid,
         analysis,
-        runs,
         partial,
     })
 }

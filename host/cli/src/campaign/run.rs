@@ -16,7 +16,7 @@ use blackstart_record::{ClockSample, EventKind, RunFiles, write_metrics_parquet}
 use blackstart_targets::{Reexec, TargetError, Targets};
 
 use super::fault_host::LiveHost;
-use super::prepare::{Prepared, arm_context};
+use super::prepare::{Prepared, api_key, arm_context};
 use super::recorder::Recorder;
 use super::stage::{Canary, Stage};
 use crate::exit::{Exit, Failure};
@@ -85,7 +85,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
         .canary
         .then(|| Canary::launch(context.dir, provisional))
         .transpose()?;
-    let api_key = api_key(plan.load.api_key_env.as_deref())?;
+    let api_key = api_key(plan)?;
     if !wait_for_service(context, api_key.as_deref())? {
         return Ok(());
     }
@@ -354,21 +354,6 @@ fn check_victims(context: &RunContext<'_>, targets: &Targets) -> Result<(), Fail
 
 fn target_failure(error: &TargetError) -> Failure {
     Failure::message(Exit::Target, error)
-}
-
-/// The API key, from the variable that the plan names. It is never printed.
-fn api_key(variable: Option<&str>) -> Result<Option<String>, Failure> {
-    let Some(variable) = variable else {
-        return Ok(None);
-    };
-    match std::env::var(variable) {
-        Ok(key) if !key.is_empty() => Ok(Some(key)),
-        _ => Err(Failure::message(
-            Exit::Configuration,
-            format!("`load.api_key_env` names {variable}, which is not set (or empty)"),
-        )
-        .help(format!("export {variable}=… before the run"))),
-    }
 }
 
 /// On this host the fault is fired and everything is stamped by one clock: nothing to measure.

@@ -12,7 +12,7 @@ use blackstart_plan::{
     Accelerators, OrphanPolicy, ProcessPlan, ReplicaPlan, RestartPolicy, RuntimePlan,
 };
 use blackstart_plugins::{Fact as PluginFact, FaultPlugin, Proof};
-use blackstart_record::{Event, EventKind, Fact, ProofVerdict, RunFiles, read_events};
+use blackstart_record::{Event, EventKind, Fact, ProofVerdict, ReplicaStep, RunFiles, read_events};
 use blackstart_targets::{Reexec, Supervised, Targets};
 
 use super::recorder::Recorder;
@@ -46,6 +46,9 @@ impl Stage<'_> {
         if phase == "during" {
             facts.extend(self.http_statuses(&fault.victims));
         }
+        if phase != "before" {
+            facts.extend(self.orphans_at_exit(&fault.victims));
+        }
         self.recorder.sender().emit(
             self.clock.now(),
             EventKind::Facts {
@@ -70,6 +73,31 @@ impl Stage<'_> {
                     })
                 }
                 _ => None,
+            })
+            .collect()
+    }
+
+    /// Descendants that outlived the victims' main processes when those ended last, also if the
+    /// supervisor has ended them since.
+    fn orphans_at_exit(&self, victims: &[String]) -> Vec<Fact> {
+        let recorded = self.recorded();
+        victims
+            .iter()
+            .map(|victim| Fact {
+                replica: victim.clone(),
+                name: "target.orphans-at-exit".to_owned(),
+                value: recorded.iter().rev().find_map(|event| match &event.kind {
+                    EventKind::Replica(ReplicaStep::Exited {
+                        replica, orphans, ..
+                    }) if replica == victim => Some(
+                        orphans
+                            .iter()
+                            .map(|o| o.replacen(' ', ":", 1).replace(' ', "_"))
+                            .collect::<Vec<_>>()
+                            .join(" "),
+                    ),
+                    _ => None,
+                }),
             })
             .collect()
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use blackstart_analyze::{RunAnalysis, analyze_campaign, analyze_run};
 use blackstart_plan::Plan;
-use blackstart_record::{Finding, Manifest, read_json, read_run};
+use blackstart_record::{ArtifactMismatch, Finding, Manifest, read_json, read_run};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -174,20 +174,31 @@ fn as_value<T: Serialize>(value: &T) -> Result<Value, Failure> {
 fn artifacts(checks: &mut Checks, dir: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let mismatches = manifest.check(dir).map_err(Failure::internal)?;
     for (path, entry) in &manifest.artifacts {
-        let mismatch = mismatches.iter().find(|m| m.path() == path);
-        let found = mismatch.map_or_else(|| entry.sha256.clone(), ToString::to_string);
-        checks.check(format!("sha256 {path}"), &entry.sha256, found, path.clone());
-    }
-    for mismatch in mismatches
-        .iter()
-        .filter(|m| !manifest.artifacts.contains_key(m.path()))
-    {
+        let found = mismatches.iter().find_map(|m| match m {
+            ArtifactMismatch::Missing(p) if p == path => Some("no such file".to_owned()),
+            ArtifactMismatch::Changed {
+                path: p,
+                found_sha256,
+                ..
+            } if p == path => Some(found_sha256.clone()),
+            _ => None,
+        });
         checks.check(
-            format!("artifact {}", mismatch.path()),
-            "in the manifest",
-            mismatch.to_string(),
-            mismatch.path(),
+            format!("sha256 {path}"),
+            &entry.sha256,
+            found.as_ref().unwrap_or(&entry.sha256),
+            path.clone(),
         );
+    }
+    for mismatch in &mismatches {
+        if let ArtifactMismatch::Unlisted(path) = mismatch {
+            checks.check(
+                format!("artifact {path}"),
+                "listed in the manifest",
+                "not listed",
+                path.clone(),
+            );
+        }
     }
     Ok(())
 }

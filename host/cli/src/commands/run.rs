@@ -24,11 +24,14 @@ pub struct RunArgs {
     /// Print the timeline of a run and start nothing
     #[arg(long)]
     dry_run: bool,
+    /// Number of runs instead of the file's (the published profile accepts only the pinned one)
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
 }
 
 /// Runs the command. The results directory is the last line on stdout.
 pub fn run(args: RunArgs) -> Outcome {
-    let prepared = prepare(&args.file, &args.plugin_dir)?;
+    let prepared = prepare(&args.file, &args.plugin_dir, args.runs)?;
     if args.dry_run {
         print_timeline(&prepared);
         return Ok(Exit::Valid);
