@@ -51,14 +51,22 @@ pub(crate) async fn exchange(
     let clock = pool.clock;
     let mut connection = match pool.take() {
         Some(idle) => idle,
-        None => match Connection::open(&pool.address, clock).await {
-            Ok(fresh) => fresh,
-            Err(e) => {
-                // Tried within the lead: it failed at its intended time at the earliest.
-                response.end(clock.now().max(due_ns), classify_connect(&e));
-                return None;
+        None => {
+            response.connecting(clock.now());
+            match Connection::open(&pool.address, clock).await {
+                Ok(fresh) => {
+                    if clock.now() <= due_ns {
+                        response.connected_in_time();
+                    }
+                    fresh
+                }
+                Err(e) => {
+                    // Tried within the lead: it failed at its intended time at the earliest.
+                    response.end(clock.now().max(due_ns), classify_connect(&e));
+                    return None;
+                }
             }
-        },
+        }
     };
     response.on_connection(connection.reused());
     if let Err(e) = connection.ready().await {

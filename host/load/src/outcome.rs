@@ -88,6 +88,7 @@ impl Response {
             record: RequestRecord {
                 index,
                 intended_ns,
+                connect_started_ns: None,
                 dispatched_ns: None,
                 headers_ns: None,
                 first_event_ns: None,
@@ -132,6 +133,16 @@ impl Response {
     /// The kept stamps.
     pub fn token_stamps_ns(&self) -> &[i64] {
         self.token_stamps_ns.as_deref().unwrap_or_default()
+    }
+
+    /// A connection is being opened for it.
+    pub fn connecting(&mut self, at_ns: i64) {
+        self.record.connect_started_ns = Some(at_ns);
+    }
+
+    /// Its connection was ready before its intended time: it did not wait for it.
+    pub fn connected_in_time(&mut self) {
+        self.record.connect_started_ns = None;
     }
 
     /// The first byte of the request was written to its socket.

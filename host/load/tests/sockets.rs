@@ -7,7 +7,7 @@
 mod support;
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use blackstart_load::{CanaryTarget, LoadError, Secret, start};
@@ -99,6 +99,30 @@ fn a_server_that_is_not_there() {
     let (_, run) = drive(plan(format!("http://{port}")), 5);
     assert_eq!(classes(&run.requests), vec![Some(ErrorClass::Connect); 5]);
     assert!(run.requests.iter().all(|r| r.dispatched_ns.is_none()));
+    assert!(run.requests.iter().all(|r| r.send_skew_ns().is_some()));
+}
+
+#[test]
+fn a_server_that_accepts_no_connection_is_no_delay_of_the_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Room for a single connection that nobody accepts; once it is taken, further ones wait.
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(taken) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(taken);
+        assert!(waiting.len() < 16, "the queue is never full");
+    }
+    let mut plan = plan(format!("http://{address}"));
+    plan.timeout_ns = 400 * MS;
+    let (_, run) = drive(plan, 3);
+    for r in &run.requests {
+        assert_eq!(r.censor_kind, Some(CensorKind::Timeout), "{r:?}");
+        assert_eq!(r.dispatched_ns, None, "{r:?}");
+        let started = r.connect_started_ns.expect("it tried to connect");
+        let late = (started - r.intended_ns).max(0);
+        assert_eq!(r.send_skew_ns(), Some(late));
+    }
 }
 
 #[test]

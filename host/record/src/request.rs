@@ -9,6 +9,9 @@ pub struct RequestRecord {
     pub index: u64,
     /// Planned send time. Latencies count from here.
     pub intended_ns: i64,
+    /// Start of the connect that this request waited for beyond its intended time; `None` = it had
+    /// its connection in time.
+    pub connect_started_ns: Option<i64>,
     /// First byte of the request written to the socket; `None` = never dispatched.
     pub dispatched_ns: Option<i64>,
     /// Response head received.
@@ -56,9 +59,15 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Send skew: actual minus intended write. `None` if never dispatched.
+    /// Send skew: how late the client was ready to write. That is its write, or where it waited for a
+    /// connection the start of the connect: the time that a server takes to accept is the server's.
+    /// `None` if it came to neither.
     pub fn send_skew_ns(&self) -> Option<i64> {
-        self.dispatched_ns.map(|t| t - self.intended_ns)
+        self.connect_started_ns
+            // A connect may start within the lead: nothing was late then.
+            .map(|t| t.max(self.intended_ns))
+            .or(self.dispatched_ns)
+            .map(|t| t - self.intended_ns)
     }
 
     /// Time to first token from the intended send time.
@@ -174,4 +183,35 @@ pub enum FinishReason {
     Abort,
     /// Any other reason, bounded in length.
     Other(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::record;
+
+    #[test]
+    fn a_slow_connect_is_no_skew_of_the_client() {
+        let mut r = record(1);
+        let at = |us: i64| Some(r.intended_ns + us * 1000);
+        let (early, late, written) = (at(-100), at(300), at(90_000));
+        r.dispatched_ns = written;
+        r.connect_started_ns = None;
+        assert_eq!(r.send_skew_ns(), Some(90_000_000), "its own delay");
+        r.connect_started_ns = late;
+        assert_eq!(
+            r.send_skew_ns(),
+            Some(300_000),
+            "late to connect by so much"
+        );
+        r.connect_started_ns = early;
+        assert_eq!(r.send_skew_ns(), Some(0), "within the lead");
+        r.dispatched_ns = None;
+        assert_eq!(
+            r.send_skew_ns(),
+            Some(0),
+            "never accepted, but tried in time"
+        );
+        r.connect_started_ns = None;
+        assert_eq!(r.send_skew_ns(), None);
+    }
 }

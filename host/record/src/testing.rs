@@ -10,6 +10,7 @@ pub(crate) fn record(index: u64) -> RequestRecord {
     RequestRecord {
         index,
         intended_ns: i * 1_000_003,
+        connect_started_ns: some(9, i * 1_000_003 + 5),
         dispatched_ns: some(7, i * 1_000_003 + 17),
         headers_ns: some(5, i + 1),
         first_event_ns: some(3, i + 2),

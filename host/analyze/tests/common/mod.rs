@@ -136,6 +136,7 @@ pub fn request(index: u64, intended_ns: i64) -> RequestRecord {
     RequestRecord {
         index,
         intended_ns,
+        connect_started_ns: None,
         dispatched_ns: Some(intended_ns + 30_000),
         headers_ns: Some(intended_ns + 10 * MS),
         first_event_ns: Some(intended_ns + TTFT_NS),

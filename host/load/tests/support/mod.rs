@@ -286,6 +286,7 @@ fn check_record(r: &RequestRecord) {
     assert!(r.observed_ns() >= 0, "{r:?}");
     assert!(r.send_skew_ns().is_none_or(|skew| skew >= 0), "{r:?}");
     let order = [
+        r.connect_started_ns,
         r.dispatched_ns,
         r.headers_ns,
         r.first_event_ns,

@@ -17,7 +17,7 @@ use super::histogram_codec;
 use crate::{RecordError, RequestRecord};
 
 /// Names the format and its version.
-const MAGIC: &[u8; 8] = b"BSTJRNL1";
+const MAGIC: &[u8; 8] = b"BSTJRNL2";
 
 /// Largest payload of a frame.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;

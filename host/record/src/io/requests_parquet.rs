@@ -25,6 +25,7 @@ pub const REQUESTS_SCHEMA: &str = "
 message request {
   required int64 index (INTEGER(64, false));
   required int64 intended_ns;
+  optional int64 connect_started_ns;
   optional int64 dispatched_ns;
   optional int64 headers_ns;
   optional int64 first_event_ns;
@@ -133,6 +134,7 @@ fn write_group<W: Write + Send>(
     let rows = || rows.iter();
     out.i64(rows().map(|r| r.index.cast_signed()))?;
     out.i64(rows().map(|r| r.intended_ns))?;
+    out.optional_i64(rows().map(|r| r.connect_started_ns))?;
     out.optional_i64(rows().map(|r| r.dispatched_ns))?;
     out.optional_i64(rows().map(|r| r.headers_ns))?;
     out.optional_i64(rows().map(|r| r.first_event_ns))?;
@@ -225,6 +227,7 @@ pub(crate) fn read_table<T>(
 fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> {
     let index = columns.i64()?;
     let intended_ns = columns.i64()?;
+    let connect_started_ns = columns.optional_i64()?;
     let dispatched_ns = columns.optional_i64()?;
     let headers_ns = columns.optional_i64()?;
     let first_event_ns = columns.optional_i64()?;
@@ -252,6 +255,7 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
             Ok(RequestRecord {
                 index: index[i].cast_unsigned(),
                 intended_ns: intended_ns[i],
+                connect_started_ns: connect_started_ns[i],
                 dispatched_ns: dispatched_ns[i],
                 headers_ns: headers_ns[i],
                 first_event_ns: first_event_ns[i],
