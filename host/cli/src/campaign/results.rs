@@ -14,7 +14,7 @@ use blackstart_record::{
     Boundaries, Finding, Manifest, ManifestHead, RunFiles, read_json, read_run_noting,
     seal_journal, write_json_atomic,
 };
-use blackstart_report::{ReportInput, RunInput};
+use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
 use super::judge::judge;
 use super::prepare::Prepared;
@@ -177,7 +177,7 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
 }
 
 /// The plan's gates, as they are now; the plan is told of changed digests.
-fn reload(plugins: &mut Plugins, plan: &mut Plan) -> Result<Vec<GateTemplate>, Failure> {
+pub(super) fn reload(plugins: &mut Plugins, plan: &mut Plan) -> Result<Vec<GateTemplate>, Failure> {
     let mut gates = Vec::new();
     for gate in &plan.gates {
         let recorded = plan.plugins.get(&gate.plugin);
@@ -214,7 +214,7 @@ fn reload(plugins: &mut Plugins, plan: &mut Plan) -> Result<Vec<GateTemplate>, F
     Ok(gates)
 }
 
-fn run_dir(dir: &Path, run: u32) -> PathBuf {
+pub(super) fn run_dir(dir: &Path, run: u32) -> PathBuf {
     dir.join(format!("run-{run}"))
 }
 
@@ -249,6 +249,19 @@ fn analyse_and_judge(
         })
         .collect();
     write(&files.boundaries(), &boundaries)?;
+    let run = figures(gates, plan, planned, dir)?;
+    write(&dir.join("analysis.json"), &run.analysis)?;
+    write(&dir.join("findings.json"), &run.findings)?;
+    Ok(run)
+}
+
+/// Analyses and judges what is recorded of a run, boundaries included. Writes nothing.
+pub(super) fn figures(
+    gates: &[GateTemplate],
+    plan: &Arc<Plan>,
+    planned: &RunPlan,
+    dir: &Path,
+) -> Result<AnalysedRun, Failure> {
     let (records, notes) = read_run_noting(dir).map_err(Failure::internal)?;
     let mut analysis = analyze_run(plan, planned, &records)
         .map_err(|e| Failure::internal(e).context(format!("analysing run {}", planned.run)))?;
@@ -256,14 +269,48 @@ fn analyse_and_judge(
     let records = Arc::new(records);
     let findings = judge(gates, plan, &analysis, &records);
     let validity = validity(plan, &analysis, &findings);
-    write(&dir.join("analysis.json"), &analysis)?;
-    write(&dir.join("findings.json"), &findings)?;
     Ok(AnalysedRun {
         analysis,
         findings,
         validity,
-        boundaries,
+        boundaries: records.boundaries.clone(),
     })
+}
+
+/// Provenance of the host, as it was recorded.
+pub(super) fn host_facts(dir: &Path) -> BTreeMap<String, String> {
+    read_json(&dir.join(HOST_FILE)).unwrap_or_default()
+}
+
+/// The campaign's report and each run's.
+pub(super) fn reports(
+    plan: &Plan,
+    runs: &[AnalysedRun],
+    campaign: &CampaignAnalysis,
+    host: &BTreeMap<String, String>,
+    partial: bool,
+) -> (CampaignReport, Vec<RunReport>) {
+    let input = ReportInput {
+        plan,
+        runs: runs
+            .iter()
+            .map(|r| RunInput {
+                analysis: &r.analysis,
+                findings: &r.findings,
+                validity: &r.validity,
+                boundaries: &r.boundaries,
+            })
+            .collect(),
+        campaign,
+        host,
+        partial,
+    };
+    let run_reports = input
+        .runs
+        .iter()
+        .map(|run| blackstart_report::run_report(plan, run))
+        .collect();
+    (blackstart_report::campaign_report(&input), run_reports)
 }
 
 /// Campaign figures, reports and manifest, from analysed runs.
@@ -280,27 +327,11 @@ fn conclude(
         .collect();
     let analysis = analyze_campaign(plan, &analyses, &findings);
     write(&dir.join("analysis.json"), &analysis)?;
-    let host: BTreeMap<String, String> = read_json(&dir.join(HOST_FILE)).unwrap_or_default();
-    let input = ReportInput {
-        plan,
-        runs: runs
-            .iter()
-            .map(|r| RunInput {
-                analysis: &r.analysis,
-                findings: &r.findings,
-                validity: &r.validity,
-                boundaries: &r.boundaries,
-            })
-            .collect(),
-        campaign: &analysis,
-        host: &host,
-        partial,
-    };
-    for run in &input.runs {
-        let report = blackstart_report::run_report(plan, run);
-        write(&run_dir(dir, run.analysis.run).join("report.json"), &report)?;
+    let host = host_facts(dir);
+    let (report, run_reports) = reports(plan, &runs, &analysis, &host, partial);
+    for (run, report) in runs.iter().zip(&run_reports) {
+        write(&run_dir(dir, run.analysis.run).join("report.json"), report)?;
     }
-    let report = blackstart_report::campaign_report(&input);
     write(&dir.join("report.json"), &report)?;
     let html = blackstart_report::render_html(&report).map_err(Failure::internal)?;
     let html_path = dir.join("report.html");

@@ -1,16 +1,18 @@
 //! `verify DIR`: every hash of the manifest, the schedule from its seed, and every figure from the
 //! raw records.
 
-use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use blackstart_analyze::{RunAnalysis, analyze_campaign, analyze_run};
+use blackstart_analyze::{RunAnalysis, analyze_campaign};
 use blackstart_plan::Plan;
-use blackstart_record::{ArtifactMismatch, Finding, Manifest, read_json, read_run};
+use blackstart_record::{ArtifactMismatch, Manifest, read_json, read_run};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::results::{figures, host_facts, reload, reports, run_dir};
 use crate::exit::{Exit, Failure};
+use crate::plugins::Plugins;
 use crate::reporter::Reporter;
 
 #[derive(Serialize)]
@@ -60,10 +62,29 @@ impl Checks {
         }
     }
 
+    /// Compares a document with a file of the directory.
+    fn file<T: Serialize>(
+        &mut self,
+        id: &str,
+        recomputed: &T,
+        dir: &Path,
+        file: &str,
+    ) -> Result<(), Failure> {
+        let published: Value = match read_json(&dir.join(file)) {
+            Ok(published) => published,
+            Err(e) => {
+                self.check(id, "readable", e.to_string(), file);
+                return Ok(());
+            }
+        };
+        self.same(id, &as_value(recomputed)?, &published, file);
+        Ok(())
+    }
+
     fn leaves(&mut self, id: &str, path: &str, recomputed: &Value, published: &Value, place: &str) {
         /// Differences listed of one document; more would say the same.
         const MOST: usize = 200;
-        if recomputed == published || self.assertions.len() > MOST {
+        if recomputed == published || self.assertions.iter().filter(|a| !a.ok).count() > MOST {
             return;
         }
         match (recomputed, published) {
@@ -106,61 +127,98 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
         &manifest.config_sha256,
         "manifest.json",
     );
-    let mut analyses = Vec::new();
-    let mut all_findings = BTreeMap::new();
+    // The plugins of the run judge again; another digest is another judge, and said so.
+    let mut plugins = Plugins::open(&[])?;
+    let mut now = plan.clone();
+    let gates = reload(&mut plugins, &mut now)?;
+    for (name, recorded) in &plan.plugins {
+        let found = now
+            .plugins
+            .get(name)
+            .map_or("not there", |p| p.sha256.as_str());
+        checks.check(
+            format!("plugin {name}"),
+            &recorded.sha256,
+            found,
+            "plan.json",
+        );
+    }
+    let shared = Arc::new(plan.clone());
+    let mut runs = Vec::new();
     for planned in &plan.runs {
-        let run_dir = dir.join(format!("run-{}", planned.run));
+        let run_dir = run_dir(dir, planned.run);
         if !run_dir.join("events.jsonl").exists() {
             continue;
         }
+        let name = format!("run-{}", planned.run);
         let schedule = plan.schedule(planned).map_err(Failure::internal)?;
-        let place = format!("plan.json, run {}", planned.run);
         checks.check(
-            format!("run-{}.schedule_sha256", planned.run),
+            format!("{name}.schedule_sha256"),
             schedule.sha256(),
             &planned.schedule_sha256,
-            place,
+            "plan.json",
         );
         let records = read_run(&run_dir).map_err(Failure::internal)?;
-        let intended_match = records
+        let as_scheduled = records
             .requests
             .iter()
             .all(|r| schedule.intended_ns.get(r.index as usize) == Some(&r.intended_ns));
         checks.check(
-            format!("run-{}.intended_times", planned.run),
+            format!("{name}.intended_times"),
             "as scheduled",
-            if intended_match {
+            if as_scheduled {
                 "as scheduled"
             } else {
                 "not as scheduled"
             },
-            format!("run-{}/requests.parquet", planned.run),
+            format!("{name}/requests.parquet"),
         );
-        let recomputed = analyze_run(&plan, planned, &records).map_err(Failure::internal)?;
-        let published: Value =
-            read_json(&run_dir.join("analysis.json")).map_err(Failure::internal)?;
-        let mut value = as_value(&recomputed)?;
-        // Notes that reading the files added are part of the published analysis only.
-        value["notes"] = published["notes"].clone();
-        checks.same(
-            &format!("run-{}.analysis", planned.run),
-            &value,
-            &published,
-            &format!("run-{}/analysis.json", planned.run),
-        );
-        let findings: Vec<Finding> =
-            read_json(&run_dir.join("findings.json")).map_err(Failure::internal)?;
-        let published: RunAnalysis = serde_json::from_value(value).map_err(Failure::internal)?;
-        analyses.push(published);
-        all_findings.insert(planned.run, findings);
+        drop(records);
+        let run = figures(&gates, &shared, planned, &run_dir)?;
+        checks.file(
+            &format!("{name}.analysis"),
+            &run.analysis,
+            dir,
+            &format!("{name}/analysis.json"),
+        )?;
+        checks.file(
+            &format!("{name}.findings"),
+            &run.findings,
+            dir,
+            &format!("{name}/findings.json"),
+        )?;
+        runs.push(run);
     }
-    let recomputed = as_value(&analyze_campaign(&plan, &analyses, &all_findings))?;
-    let published: Value = read_json(&dir.join("analysis.json")).map_err(Failure::internal)?;
-    checks.same(
-        "campaign.analysis",
-        &recomputed,
-        &published,
-        "analysis.json",
+    let analyses: Vec<RunAnalysis> = runs.iter().map(|r| r.analysis.clone()).collect();
+    let findings = runs
+        .iter()
+        .map(|r| (r.analysis.run, r.findings.clone()))
+        .collect();
+    let campaign = analyze_campaign(&plan, &analyses, &findings);
+    checks.file("campaign.analysis", &campaign, dir, "analysis.json")?;
+    let (report, run_reports) =
+        reports(&plan, &runs, &campaign, &host_facts(dir), manifest.partial);
+    checks.file("campaign.report", &report, dir, "report.json")?;
+    for report in &run_reports {
+        let name = format!("run-{}", report.run.analysis.run);
+        checks.file(
+            &format!("{name}.report"),
+            report,
+            dir,
+            &format!("{name}/report.json"),
+        )?;
+    }
+    let page = blackstart_report::render_html(&report).map_err(Failure::internal)?;
+    let published = std::fs::read_to_string(dir.join("report.html")).unwrap_or_default();
+    checks.check(
+        "report.html",
+        "as rendered",
+        if page == published {
+            "as rendered"
+        } else {
+            "another page"
+        },
+        "report.html",
     );
     print(checks, json, dir)
 }
