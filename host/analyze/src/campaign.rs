@@ -7,7 +7,9 @@ use blackstart_record::Finding;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{RunAnalysis, Validity, kaplan_meier, stats, t_multiplier, validity};
+use crate::{
+    RunAnalysis, Validity, campaign_validity, kaplan_meier, stats, t_multiplier, validity,
+};
 
 /// How an endpoint counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -309,19 +311,29 @@ const DEFINITIONS: [Definition; 7] = [
 ];
 
 /// Analyses a campaign. `findings` holds the gates' findings by run number; a run without an entry
-/// has none. Negative controls are judged but contribute to no endpoint.
+/// has none. Negative controls are judged but contribute to no endpoint. The verdicts in
+/// [`CampaignAnalysis::runs`] are the final ones: they hold what only all runs together show
+/// ([`campaign_validity`]).
 pub fn analyze_campaign(
     plan: &Plan,
     runs: &[RunAnalysis],
     findings: &BTreeMap<u32, Vec<Finding>>,
 ) -> CampaignAnalysis {
     let none = Vec::new();
+    let mut together = campaign_validity(plan, runs);
     let verdicts: Vec<RunVerdict> = runs
         .iter()
-        .map(|r| RunVerdict {
-            run: r.run,
-            negative_control: r.negative_control,
-            validity: validity(plan, r, findings.get(&r.run).unwrap_or(&none)),
+        .map(|r| {
+            let mut validity = validity(plan, r, findings.get(&r.run).unwrap_or(&none));
+            validity
+                .reasons
+                .extend(together.remove(&r.run).unwrap_or_default());
+            validity.valid = validity.reasons.is_empty();
+            RunVerdict {
+                run: r.run,
+                negative_control: r.negative_control,
+                validity,
+            }
         })
         .collect();
     let counted: Vec<(&RunAnalysis, &RunVerdict)> = runs

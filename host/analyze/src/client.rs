@@ -33,7 +33,7 @@ pub struct ClientAnalysis {
     pub dispatched: u64,
     /// Requests that never were.
     pub undispatched: u64,
-    /// Send skew (actual minus intended write), p50.
+    /// Send skew (how late the client was ready to write), p50.
     pub skew_us_p50: Option<f64>,
     /// Send skew, p99.
     pub skew_us_p99: Option<f64>,
@@ -81,7 +81,10 @@ pub(crate) fn analyze(requests: &[RequestRecord], events: &[Event]) -> ClientAna
     let heartbeats: Vec<HeartbeatSummary> = events.iter().filter_map(heartbeat).collect();
     let worst = |pick: fn(&HeartbeatSummary) -> f64| heartbeats.iter().map(pick).reduce(f64::max);
     ClientAnalysis {
-        dispatched: skews.len() as u64,
+        dispatched: requests
+            .iter()
+            .filter(|r| r.dispatched_ns.is_some())
+            .count() as u64,
         // A refused connection is the server's failure, not one of dispatching.
         undispatched: requests
             .iter()

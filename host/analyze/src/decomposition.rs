@@ -142,6 +142,8 @@ pub(crate) struct Instants<'a> {
     pub(crate) goodput_restored: Boundary,
     log: &'a BTreeMap<String, BoundaryMatch>,
     log_absence: Option<String>,
+    /// Why the victim was not started again, where the policy said so.
+    not_restarted: Option<String>,
     log_bound_ns: i64,
 }
 
@@ -155,7 +157,15 @@ impl Instants<'_> {
                 uncertainty_ns: self.log_bound_ns + found.resolution_ns.unwrap_or(0).max(0),
             }),
             (None, Some(reason)) => Err(reason.clone()),
-            (None, None) => Err(format!("no `{key}` line after the fire")),
+            (None, None) => Err(self.because(format!("no `{key}` line after the fire"))),
+        }
+    }
+
+    /// An absence with its cause: what was never started again neither logs nor answers.
+    fn because(&self, absence: String) -> String {
+        match &self.not_restarted {
+            Some(reason) => format!("{absence}: {reason}"),
+            None => absence,
         }
     }
 }
@@ -312,7 +322,7 @@ fn instants<'a>(
     };
     let (process_exited, orphans_gone, container_start) = process_boundaries(input);
     let pre_fault = &input.recovery.pre_fault;
-    Instants {
+    let mut all = Instants {
         fire,
         process_exited,
         orphans_gone,
@@ -334,12 +344,25 @@ fn instants<'a>(
         },
         log,
         log_absence,
+        not_restarted: not_restarted(input),
         log_bound_ns: input
             .fire
             .offset_at_arm
             .bound_ns
             .max(input.fire.offset_after.bound_ns),
+    };
+    if let Err(absence) = &all.replica_ready {
+        all.replica_ready = Err(all.because(absence.clone()));
     }
+    all
+}
+
+/// That the first victim was not started again after the fire, and why.
+fn not_restarted(input: &DecompositionInput<'_>) -> Option<String> {
+    let victim = input.plan.fault.as_ref()?.victims.first()?;
+    let lives = input.replicas.iter().find(|r| r.replica == *victim)?;
+    let reason = lives.not_restarted.as_ref()?;
+    (lives.restarts_after_fire == 0).then(|| format!("{victim} was not started again: {reason}"))
 }
 
 /// End of the victim's main process, end of its orphans, and its new start, all after the fire.

@@ -96,7 +96,12 @@ impl Headline {
         }
         let pre = &recovery.pre_fault;
         self.ttr_pre_fault_s = pre.ttr_s;
-        self.ttr_pre_fault_note.clone_from(&pre.note);
+        self.ttr_pre_fault_note = match (pre.status, &pre.note) {
+            (RecoveryStatus::NoOutage, Some(note)) => Some(format!(
+                "the fault was executed, but the detector did not see it: {note}"
+            )),
+            (_, note) => note.clone(),
+        };
         self.ttr_censored_at_s = match pre.status {
             RecoveryStatus::NotRecovered => {
                 Some(seconds(plan.phases.fault_window_end_ns() - fire.anchor_ns))

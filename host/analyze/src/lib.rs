@@ -13,6 +13,7 @@
 
 mod campaign;
 mod client;
+mod control;
 mod decomposition;
 mod distribution;
 mod effects;
@@ -71,6 +72,6 @@ pub use slo::{ModalDistance, SloFigures, SweepCell};
 pub use stats::{holm, t_multiplier, t_quantile};
 pub use tails::{TailInterval, tail_interval};
 pub use timeline::Second;
-pub use validity::{InvalidReason, Validity, validity};
+pub use validity::{InvalidReason, Validity, campaign_validity, validity};
 pub use waiting::WaitingAnalysis;
 pub use windows::{OutcomeCounts, Span, WindowAnalysis, WindowName};

@@ -24,7 +24,8 @@ pub struct BucketCounts {
 pub enum RecoveryStatus {
     /// Service fell below the entry threshold and came back.
     Recovered,
-    /// No window from the anchor on was below the entry threshold.
+    /// No window from the anchor on was below the entry threshold: there is nothing to recover from,
+    /// and no time to it. It is no recovery time of 0.
     NoOutage,
     /// It did not come back by the timeout.
     NotRecovered,
@@ -105,7 +106,7 @@ pub struct Equilibrium {
 /// baseline service. A bucket without requests shows no loss and adds nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Deficit {
-    /// From the anchor to recovery; `None` if there was none.
+    /// From the anchor to recovery; `None` if there was none, or no outage to recover from.
     pub integrated_goodput_deficit: Option<f64>,
     /// From the anchor to the timeout: a lower bound where service did not recover.
     pub to_timeout: Option<f64>,
@@ -285,6 +286,8 @@ pub fn detect(
     found.ended_degraded = below;
     if always_held {
         found.status = RecoveryStatus::NoOutage;
+        found.entry_ns = None;
+        found.ttr_s = None;
         found.note = Some(format!(
             "no outage found: no leading window from the anchor on was below {} % of the baseline",
             rule.entry_percent
@@ -470,9 +473,15 @@ fn deficit(input: &RecoveryInput<'_>, series: &[BucketCounts], pre_fault: &Detec
         integrated_goodput_deficit: recovered.then_some(to_recovery),
         to_timeout: Some(to_timeout),
         empty_buckets,
-        note: (!recovered).then(|| {
-            format!("service did not recover: at least {to_timeout:.3} s of full service were lost by the timeout")
-        }),
+        note: match pre_fault.status {
+            RecoveryStatus::Recovered => None,
+            RecoveryStatus::NoOutage => Some(format!(
+                "no outage found, so there is no stretch to sum over; goodput below the baseline adds up to {to_timeout:.3} s of full service by the timeout"
+            )),
+            _ => Some(format!(
+                "service did not recover: at least {to_timeout:.3} s of full service were lost by the timeout"
+            )),
+        },
     }
 }
 
@@ -565,6 +574,7 @@ mod tests {
     fn no_outage_is_said() {
         let found = run(&[], 50);
         assert_eq!(found.status, RecoveryStatus::NoOutage);
+        assert_eq!((found.entry_ns, found.ttr_s), (None, None));
         assert!(found.note.unwrap().contains("no outage found"));
     }
 

@@ -14,8 +14,8 @@ use crate::recovery::RecoveryInput;
 use crate::slo::Latencies;
 use crate::time::seconds;
 use crate::{
-    AnalyzeError, Span, WindowName, client, decomposition, effects, fingerprint, fire, inflight,
-    input, receive_path, recovery, replicas, share, timeline, waiting, windows,
+    AnalyzeError, Span, WindowName, client, control, decomposition, effects, fingerprint, fire,
+    inflight, input, receive_path, recovery, replicas, share, timeline, waiting, windows,
 };
 use crate::{
     ClientAnalysis, Decomposition, FaultProof, FingerprintAnalysis, Fire, InFlight, InFlightCounts,
@@ -57,6 +57,8 @@ pub struct RunAnalysis {
     pub fire_uncertainty_note: Option<String>,
     /// The fault as executed.
     pub fault: FaultProof,
+    /// In a negative control, what shows that service was lost all the same; `None` = nothing does.
+    pub control_outage: Option<String>,
     /// First successful direct inference minus fire.
     pub outage_s: Option<f64>,
     /// Where the replica never served again: the time up to which it was watched, from the fire.
@@ -245,6 +247,7 @@ pub fn analyze_run(
             None
         },
         fault: effects::analyze(plan, run, events),
+        control_outage: control::outage(plan, run, events, &fire, &recovery),
         outage_s: headline.outage_s,
         outage_censored_at_s: headline.outage_censored_at_s,
         outage_note: headline.outage_note,

@@ -94,7 +94,7 @@ fn share(all: &mut Scalars, plan: &Plan, run: &RunAnalysis) {
 
 fn client(all: &mut Scalars, run: &RunAnalysis) {
     let client = &run.client;
-    let skew = "no request was dispatched";
+    let skew = "no request was handed to a connection";
     all.put("client.skew_us_p50", "us", client.skew_us_p50, skew);
     all.put("client.skew_us_p99", "us", client.skew_us_p99, skew);
     all.put("client.skew_us_max", "us", client.skew_us_max, skew);
@@ -216,6 +216,14 @@ fn fault(all: &mut Scalars, plan: &Plan, run: &RunAnalysis) {
         "1",
         Some(if run.fingerprint.declared { 1.0 } else { 0.0 }),
         "",
+    );
+    all.put(
+        "fingerprint.expected",
+        "1",
+        run.fingerprint
+            .declared
+            .then_some(run.fingerprint.expected as f64),
+        "the plan declares no accelerators",
     );
     let read = run.fingerprint.sources > 0;
     let why = or_unsaid(&run.fingerprint.note);

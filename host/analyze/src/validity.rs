@@ -1,17 +1,20 @@
 //! Whether a run counts.
 
-use blackstart_plan::Plan;
+use std::collections::BTreeMap;
+
+use blackstart_plan::{Accelerators, Plan};
 use blackstart_record::{Finding, GateSeverity, GateVerdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{FireClock, ProofSummary, RunAnalysis};
+use crate::{EffectSummary, FireClock, ProofSummary, RunAnalysis};
 
 /// One reason why a run does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InvalidReason {
     /// Stable code: a gate's id, or `fault_not_proven`, `fire_error`, `never_fired`,
-    /// `unexpected_effect`, `effect_failed`, `records_missing`, `partial`, `clock_offset_unmeasured`, `no_requests`.
+    /// `unexpected_effect`, `control_outage`, `effect_failed`, `fingerprint_differs`,
+    /// `records_missing`, `partial`, `clock_offset_unmeasured`, `no_requests`.
     pub code: String,
     /// The sentence.
     pub detail: String,
@@ -113,12 +116,24 @@ fn fault(plan: &Plan, run: &RunAnalysis, invalid: &mut impl FnMut(&str, String))
                 ),
             );
         }
+        if let Some(seen) = &run.control_outage {
+            invalid(
+                "control_outage",
+                format!("service must hold in a negative control, but it did not: {seen}"),
+            );
+        }
         return;
     }
     if !run.fire.fired {
+        let failures: Vec<String> = run.fault.effects.iter().filter_map(failure).collect();
+        let why = if failures.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", failures.join("; "))
+        };
         invalid(
             "never_fired",
-            "no effect of the fault was started".to_owned(),
+            format!("no effect of the fault was started{why}"),
         );
         return;
     }
@@ -143,16 +158,8 @@ fn fault(plan: &Plan, run: &RunAnalysis, invalid: &mut impl FnMut(&str, String))
             );
         }
     }
-    for effect in &run.fault.effects {
-        if let Some(failure) = &effect.failure {
-            invalid(
-                "effect_failed",
-                format!(
-                    "effect {} ({}) failed: {failure}",
-                    effect.effect, effect.action
-                ),
-            );
-        }
+    for failure in run.fault.effects.iter().filter_map(failure) {
+        invalid("effect_failed", failure);
     }
     let limit_ms = plan.method.fire_error_max_ns as f64 / 1e6;
     match run.fire.fire_error_ms {
@@ -166,6 +173,63 @@ fn fault(plan: &Plan, run: &RunAnalysis, invalid: &mut impl FnMut(&str, String))
         ),
         _ => {}
     }
+}
+
+/// What an effect was to do, and why it failed.
+fn failure(effect: &EffectSummary) -> Option<String> {
+    effect.failure.as_ref().map(|failure| {
+        format!(
+            "effect {} ({}) failed: {failure}",
+            effect.effect, effect.action
+        )
+    })
+}
+
+/// What only the runs together show, by run: accelerators that are not those of the other runs.
+///
+/// The reference is the fingerprint that most runs agree on, among runs that have a single one; of
+/// equally frequent ones the first. A run without a reading has nothing to compare, which gate G5
+/// says by itself.
+pub fn campaign_validity(plan: &Plan, runs: &[RunAnalysis]) -> BTreeMap<u32, Vec<InvalidReason>> {
+    let mut found = BTreeMap::new();
+    if plan.target.accelerators == Accelerators::None {
+        return found;
+    }
+    let uniform = || {
+        runs.iter()
+            .map(|r| &r.fingerprint.fingerprints)
+            .filter(|f| f.len() == 1)
+    };
+    let mut reference = None;
+    let mut most = 0;
+    for candidate in uniform() {
+        let count = uniform().filter(|f| *f == candidate).count();
+        if count > most {
+            most = count;
+            reference = Some(candidate);
+        }
+    }
+    let Some(reference) = reference else {
+        return found;
+    };
+    for run in runs {
+        let own = &run.fingerprint.fingerprints;
+        if !own.is_empty() && own != reference {
+            found.insert(
+                run.run,
+                vec![InvalidReason {
+                    code: "fingerprint_differs".to_owned(),
+                    detail: format!(
+                        "accelerators must be equal over all runs: this run had {}, while {most} of {} runs had {}",
+                        own.join(" and "),
+                        runs.len(),
+                        reference.join(" and ")
+                    ),
+                }],
+            );
+        }
+    }
+    found
 }
 
 fn labels(plan: &Plan, findings: &[Finding]) -> (Vec<String>, Vec<String>) {
