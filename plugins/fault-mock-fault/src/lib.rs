@@ -82,19 +82,13 @@ impl FaultVariant for MockFault {
     }
 }
 
-/// The server's own word (`admin.mode`) is the best proof; its answer to the request
-/// (`http.status`) is the next best.
+/// The server's answer to the request (`http.status`) is the proof. It was given when the effect
+/// started; whichever reading carries it counts.
 fn victim_switched(facts: &[Fact], victim: &str, mode: Mode) -> Proof {
-    let during = |name: &str| fact(facts, victim, name).and_then(|f| f.during.as_deref());
     let mode = mode.name();
-    if let Some(seen) = during("admin.mode") {
-        return if seen == mode {
-            Proof::Happened(format!("{victim}: it says that it is in mode {mode}"))
-        } else {
-            Proof::DidNotHappen(format!("{victim}: it says mode `{seen}`, not {mode}"))
-        };
-    }
-    match during("http.status").map(|status| (status, status.trim().parse::<u16>())) {
+    let answer =
+        fact(facts, victim, "http.status").and_then(|f| f.during.as_deref().or(f.after.as_deref()));
+    match answer.map(|status| (status, status.trim().parse::<u16>())) {
         Some((_, Ok(status @ 200..=299))) => Proof::Happened(format!(
             "{victim}: it took the request for mode {mode} (HTTP {status})"
         )),
@@ -105,7 +99,7 @@ fn victim_switched(facts: &[Fact], victim: &str, mode: Mode) -> Proof {
             "{victim}: its answer to the request for mode {mode} is no HTTP status: `{status}`"
         )),
         None => Proof::CannotTell(format!(
-            "{victim}: neither its mode nor its answer to the request for mode {mode} was read"
+            "{victim}: its answer to the request for mode {mode} was not read"
         )),
     }
 }

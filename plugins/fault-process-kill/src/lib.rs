@@ -1,6 +1,7 @@
 //! Sends a signal to one process of each victim and proves that it died.
 
 mod config;
+mod orphans;
 mod proof;
 #[cfg(test)]
 mod tests;

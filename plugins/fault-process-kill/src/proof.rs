@@ -7,6 +7,7 @@
 use blackstart_sdk::fault::{Fact, Proof, fact};
 
 use crate::config::Deadly;
+use crate::orphans;
 
 /// A process at one moment, as far as it was read.
 struct Sight<'f> {
@@ -35,7 +36,7 @@ pub fn victim_died(facts: &[Fact], victim: &str, role: &str, signal: Deadly) -> 
     match (before.fate(&during), before.fate(&after)) {
         (Fate::Dead(how), _) | (_, Fate::Dead(how)) => Proof::Happened(format!(
             "{victim}: {role} process {pid} ended by SIG{signal}: {how}; {}",
-            survivors(facts, victim, role)
+            orphans::statement(facts, victim, role)
         )),
         (_, Fate::Alive) => Proof::DidNotHappen(format!(
             "{victim}: {role} process {pid} survived SIG{signal}"
@@ -87,35 +88,4 @@ fn sights<'f>(facts: &'f [Fact], victim: &str, role: &str) -> [Sight<'f>; 3] {
         at(|f| f.during.as_deref()),
         at(|f| f.after.as_deref()),
     ]
-}
-
-/// Processes that outlived their parent hold memory and ports: the report must say so.
-fn survivors(facts: &[Fact], victim: &str, role: &str) -> String {
-    let fact = fact(facts, victim, &format!("process.{role}.orphaned-pids"));
-    // Directly after the kill is when the victim's own clean-up has not yet run; what is
-    // still there at the end is worse.
-    let list = |text: &str| -> Vec<String> {
-        text.split([',', ' ', '\n'])
-            .filter(|pid| !pid.is_empty())
-            .map(str::to_owned)
-            .collect()
-    };
-    let during = fact.and_then(|f| f.during.as_deref()).map(list);
-    let after = fact.and_then(|f| f.after.as_deref()).map(list);
-    match (during, after) {
-        (_, Some(pids)) if !pids.is_empty() => format!(
-            "its descendants {} survived as orphans to the end",
-            pids.join(", ")
-        ),
-        (Some(pids), Some(_)) if !pids.is_empty() => format!(
-            "its descendants {} survived it as orphans for a while",
-            pids.join(", ")
-        ),
-        (Some(pids), None) if !pids.is_empty() => format!(
-            "its descendants {} survived it as orphans, whether to the end was not read",
-            pids.join(", ")
-        ),
-        (Some(_), _) | (_, Some(_)) => "no descendant survived it".to_owned(),
-        (None, None) => "whether descendants survived it was not read".to_owned(),
-    }
 }

@@ -227,6 +227,60 @@ fn orphans_are_named() {
     assert!(with("11,12", "11,12").ends_with("11, 12 survived as orphans to the end"));
     assert!(with("11 12", "").ends_with("11, 12 survived it as orphans for a while"));
     assert!(with("11", "?").ends_with("whether to the end was not read"));
-    assert!(with("", "").ends_with("no descendant survived it"));
+    // Whether one survived and was ended before the look is not known without the supervisor.
+    assert!(with("", "").ends_with("no descendant was there any more when looked at"));
     assert!(with("?", "?").ends_with("was not read"));
+}
+
+#[test]
+fn orphans_that_were_gone_before_the_first_look_are_told() {
+    let (kill, ..) = armed("{}", &["vllm-0"]);
+    // At the exit, then pids during and after; `?` = not read.
+    let with = |at_exit: [&str; 2], during: &str, after: &str| {
+        let read = |text: &str| (text != "?").then(|| text.to_owned());
+        let mut facts = facts(["10", "20", "20"], ["1", "2", "2"], ["S"; 3]);
+        facts.push(Fact {
+            during: read(during),
+            after: read(after),
+            ..fact("vllm-0", "process.api.orphaned-pids", "", "", "")
+        });
+        facts.push(Fact {
+            during: read(at_exit[0]),
+            after: read(at_exit[1]),
+            ..fact("vllm-0", "target.orphans-at-exit", "", "", "")
+        });
+        match kill.prove(&facts) {
+            Proof::Happened(why) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    let engine = "11:VLLM::EngineCore";
+    let said = with([engine, engine], "", "");
+    assert!(
+        said.ends_with(
+            "1 descendant outlived the main process (VLLM::EngineCore, pid 11) and was gone when looked at"
+        ),
+        "{said}"
+    );
+    // Titles with spaces; read only at the end, as after an engine's death.
+    let said = with(
+        ["?", "11:VLLM::EngineCore DP 0 12:VLLM::Worker 13:"],
+        "",
+        "",
+    );
+    assert!(
+        said.ends_with(
+            "3 descendants outlived the main process (VLLM::EngineCore DP 0, pid 11; \
+             VLLM::Worker, pid 12; pid 13) and were gone when looked at"
+        ),
+        "{said}"
+    );
+    assert!(with([engine, "?"], "11", "").ends_with("and was gone at the end"));
+    assert!(with([engine, "?"], "11", "11").ends_with("and pid 11 survived to the end"));
+    assert!(with([engine, "?"], "11", "?").ends_with("whether to the end was not read"));
+    assert!(with([engine, "?"], "?", "?").ends_with("what became of it was not read"));
+    assert!(with(["", ""], "", "").ends_with("no descendant survived it"));
+    assert!(with(["", ""], "11", "").ends_with("survived it as orphans for a while"));
+    assert!(with(["?", "?"], "", "").ends_with("was there any more when looked at"));
+    assert!(!with(["garbage", "?"], "", "").contains("garbage"));
 }

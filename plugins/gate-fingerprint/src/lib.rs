@@ -1,8 +1,10 @@
 //! G5 fingerprint: accelerator model, driver, clocks and power policy are equal across replicas
 //! and runs.
 //!
-//! Every declared accelerator must have been read (`fingerprint.sources`), and all readings must
-//! be one (`fingerprint.distinct`). Without a declared accelerator there is nothing to compare.
+//! Every reading that must be there is (`fingerprint.sources` equals `fingerprint.expected`: each
+//! replica before and after the run), and all accelerators have one fingerprint
+//! (`fingerprint.distinct`). Without a declared accelerator there is nothing to compare. The host
+//! compares the runs of a campaign with each other; a gate sees one run.
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ impl ValidityGate for Fingerprint {
             label: None,
             needs: [
                 "target.accelerators_declared",
+                "fingerprint.expected",
                 "fingerprint.sources",
                 "fingerprint.distinct",
             ]
@@ -45,12 +48,14 @@ impl ValidityGate for Fingerprint {
                 "the configuration declares no accelerator",
             ));
         }
+        let expected = check.scalar("fingerprint.expected");
         let sources = check.scalar("fingerprint.sources");
-        if let (Some(declared), Some(sources)) = (declared, sources)
-            && sources < declared
+        if let (Some(expected), Some(sources)) = (expected, sources)
+            && sources != expected
         {
             check.unobserved(format!(
-                "the fingerprints of {sources} accelerators were read, {declared} are declared"
+                "{sources} of {expected} readings (each replica before and after the run) gave a \
+                 fingerprint"
             ));
         }
         match check.scalar("fingerprint.distinct") {

@@ -4,9 +4,10 @@ use blackstart_sdk::testing::FakeEvidence;
 
 use crate::Fingerprint;
 
-fn run(declared: f64, sources: f64, distinct: f64) -> FakeEvidence {
+fn run(expected: f64, sources: f64, distinct: f64) -> FakeEvidence {
     let mut run = FakeEvidence::default();
-    run.set("target.accelerators_declared", declared, "1")
+    run.set("target.accelerators_declared", 1.0, "1")
+        .set("fingerprint.expected", expected, "1")
         .set("fingerprint.sources", sources, "1")
         .set("fingerprint.distinct", distinct, "1");
     run
@@ -19,7 +20,7 @@ fn judge(run: &FakeEvidence) -> Finding {
 #[test]
 fn one_fingerprint_of_all_accelerators_passes() {
     assert_eq!(judge(&run(2.0, 2.0, 1.0)).verdict, Verdict::Pass);
-    assert_eq!(judge(&run(2.0, 6.0, 1.0)).verdict, Verdict::Pass);
+    assert_eq!(judge(&run(4.0, 4.0, 1.0)).verdict, Verdict::Pass);
     let finding = judge(&run(2.0, 2.0, 2.0));
     assert_eq!(finding.verdict, Verdict::Fail);
     assert!(
@@ -27,7 +28,7 @@ fn one_fingerprint_of_all_accelerators_passes() {
         "{}",
         finding.statement
     );
-    assert_eq!(finding.measures.len(), 3);
+    assert_eq!(finding.measures.len(), 4);
 }
 
 #[test]
@@ -47,6 +48,7 @@ fn without_accelerators_there_is_nothing_to_compare() {
 fn unobserved_never_passes() {
     for missing in [
         "target.accelerators_declared",
+        "fingerprint.expected",
         "fingerprint.sources",
         "fingerprint.distinct",
     ] {
@@ -61,7 +63,14 @@ fn unobserved_never_passes() {
         );
     }
     // One of two was read: it is equal to itself, which says nothing of the other.
-    assert_eq!(judge(&run(2.0, 1.0, 1.0)).verdict, Verdict::NotObserved);
+    let finding = judge(&run(2.0, 1.0, 1.0));
+    assert_eq!(finding.verdict, Verdict::NotObserved);
+    assert!(
+        finding.statement.contains("1 of 2 readings"),
+        "{}",
+        finding.statement
+    );
+    assert_eq!(judge(&run(2.0, 3.0, 1.0)).verdict, Verdict::NotObserved);
     assert_eq!(judge(&run(2.0, 2.0, 0.0)).verdict, Verdict::NotObserved);
 }
 
