@@ -80,7 +80,7 @@ pub enum EventKind {
         /// Short reason.
         reason: String,
     },
-    /// Accelerator fingerprint of a host.
+    /// Accelerator fingerprint of a host. Each declared replica has one before and one after the run.
     Fingerprint {
         /// The replica.
         replica: String,
@@ -125,7 +125,8 @@ pub struct EffectStep {
     pub before_ns: Option<i64>,
     /// Clock read immediately after it.
     pub after_ns: Option<i64>,
-    /// Pids or other details; the reason of a failure.
+    /// Pids or other details of a start (`status 200`: the answer to an HTTP effect, the fact
+    /// `http.status`); the reason of a failure.
     pub detail: Option<String>,
     /// Who did it: `instrument` or `watchdog`.
     pub by: String,
@@ -154,7 +155,8 @@ pub enum ReplicaStep {
         code: Option<i32>,
         /// Signal, if one ended it.
         signal: Option<i32>,
-        /// Descendants that outlived it: `pid title`.
+        /// Descendants that were there the moment it ended: `pid title`. The supervisor may end them
+        /// at once ([`OrphansGone`](Self::OrphansGone)).
         orphans: Vec<String>,
     },
     /// The orphans of an ended main process are gone.
