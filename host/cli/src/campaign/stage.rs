@@ -92,7 +92,7 @@ impl Stage<'_> {
                     }) if replica == victim => Some(
                         orphans
                             .iter()
-                            .map(|o| o.replacen(' ', ":", 1).replace(' ', "_"))
+                            .map(|o| title_of(o))
                             .collect::<Vec<_>>()
                             .join(" "),
                     ),
@@ -156,6 +156,16 @@ impl Stage<'_> {
             .sender()
             .emit(self.clock.now(), EventKind::Note { text });
     }
+}
+
+/// `pid:title` of a descendant that was recorded as `pid title and arguments`.
+fn title_of(orphan: &str) -> String {
+    let mut words = orphan.split(' ');
+    format!(
+        "{}:{}",
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or("?")
+    )
 }
 
 /// Facts of the three phases side by side, as `prove` wants them.

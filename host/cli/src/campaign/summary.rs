@@ -343,6 +343,20 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
             )),
         }
     }
+    let phases: Vec<String> = analysis
+        .segments
+        .iter()
+        .filter_map(|e| {
+            let name = e.name.strip_prefix("phase.")?.strip_suffix("_s")?;
+            Some(format!("{name} {:.2}", e.summary.median?))
+        })
+        .collect();
+    if !phases.is_empty() {
+        reporter.say(format!(
+            "  phases, median seconds       {}",
+            phases.join(" · ")
+        ));
+    }
     if plan.profile == Profile::Free {
         reporter.say(format!(
             "  free profile: {} settings depart from the published method (listed in the report)",
