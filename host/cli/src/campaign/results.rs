@@ -297,7 +297,12 @@ pub(super) fn reports(
             .map(|r| RunInput {
                 analysis: &r.analysis,
                 findings: &r.findings,
-                validity: &r.validity,
+                // The campaign's verdict also knows what only all runs together show.
+                validity: campaign
+                    .runs
+                    .iter()
+                    .find(|v| v.run == r.analysis.run)
+                    .map_or(&r.validity, |v| &v.validity),
                 boundaries: &r.boundaries,
             })
             .collect(),
@@ -357,7 +362,9 @@ fn conclude(
     )
     .map_err(Failure::internal)?;
     write(&dir.join("manifest.json"), &manifest)?;
-    let valid = !partial && runs.len() == plan.runs.len() && runs.iter().all(|r| r.validity.valid);
+    let valid = !partial
+        && analysis.runs.len() == plan.runs.len()
+        && analysis.runs.iter().all(|r| r.validity.valid);
     Ok(CampaignEnd {
         valid,
         analysis,

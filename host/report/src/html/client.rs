@@ -14,7 +14,7 @@ const MAX_ROWS: usize = 200;
 /// Client figures and receive-path checks.
 pub(super) fn client(report: &CampaignReport) -> String {
     let mut sends = Table::new(
-        "The client: send skew is the actual minus the intended write",
+        "The client: send skew is how late it was ready to write, after the intended time",
         &[
             text("run"),
             number("sent"),

@@ -91,7 +91,7 @@ const TERMS: [(&str, &str); 26] = [
     ),
     (
         "send skew",
-        "Actual minus intended write of a request to its socket.",
+        "How late the client was ready to write a request: the start of its connection, where it had to open one, or its first byte, minus the intended time.",
     ),
     (
         "TTFT",

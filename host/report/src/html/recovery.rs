@@ -112,9 +112,9 @@ fn detections(a: &RunAnalysis) -> String {
 
 fn status(status: RecoveryStatus) -> String {
     let class = match status {
-        RecoveryStatus::Recovered | RecoveryStatus::NoOutage => "ok",
+        RecoveryStatus::Recovered => "ok",
         RecoveryStatus::NotRecovered | RecoveryStatus::Unconfirmed => "bad",
-        RecoveryStatus::NotEstimable => "absent",
+        RecoveryStatus::NotEstimable | RecoveryStatus::NoOutage => "absent",
     };
     format!("<span class=\"{class}\">{}</span>", words::recovery(status))
 }
