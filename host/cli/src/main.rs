@@ -73,6 +73,12 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
+    if !matches!(
+        cli.command,
+        Command::Supervise | Command::Watchdog | Command::MockEngine(_)
+    ) {
+        diagnostics();
+    }
     let outcome = match cli.command {
         // These are whole programs of their own, with their own exit codes.
         Command::Mock(args) => return blackstart_mock::run(*args),
@@ -93,6 +99,18 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Diagnostics (plugins' log lines among them) go to stderr; `BLACKSTART_LOG=debug` shows more.
+fn diagnostics() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("BLACKSTART_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // A second subscriber in one process (tests) is no reason to fail.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .try_init();
 }
 
 /// What every command returns.
