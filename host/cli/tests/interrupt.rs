@@ -1,0 +1,201 @@
+//! Ctrl-C, SIGTERM and SIGKILL: everything is undone, nothing is left running, and what was recorded can be read.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use blackstart_record::EventKind;
+use blackstart_testkit::{CampaignText, Instrument, Seen, free_port, wait_for};
+use rustix::process::Signal;
+
+/// Long enough that an undo can only be an early one.
+const FREEZE: &str = "duration_ms = 60000\nprocess = \"engine\"";
+
+fn frozen(port: u16) -> CampaignText {
+    let mut campaign =
+        CampaignText::new("interrupted", port).process_fault("process-freeze", FREEZE);
+    campaign.phases = ["1s", "2s", "90s", "1s"];
+    campaign
+}
+
+fn engine(instrument: &Instrument) -> Option<Seen> {
+    instrument
+        .processes()
+        .into_iter()
+        .find(|p| p.command.contains("VLLM::EngineCore"))
+}
+
+fn wait_for_state(instrument: &Instrument, what: &str, wanted: impl Fn(char) -> bool) {
+    wait_for(what, || {
+        engine(instrument).filter(|e| wanted(e.state)).map(drop)
+    });
+}
+
+/// The partial results are marked so, and `analyze` reads them.
+fn expect_readable(instrument: &Instrument, results: &Path) {
+    let finished = instrument.run(["analyze", results.to_str().unwrap()]);
+    // A campaign that was cut off is no valid one, but it is read.
+    finished.expect_code(2);
+    assert_eq!(
+        common::json(&results.join("manifest.json"))["partial"],
+        true
+    );
+    let run = common::run_dir(results, 1);
+    assert!(
+        !run.join("requests.journal").exists(),
+        "the journal was not sealed"
+    );
+    assert!(
+        !common::requests(results, 1).is_empty(),
+        "no record survived"
+    );
+    let analysis = common::analysis(results, 1);
+    assert_eq!(analysis["partial"], true, "{}", analysis["partial_note"]);
+    let (valid, _) = common::validity(results, 1);
+    assert!(!valid, "a run that was cut off counts as valid");
+}
+
+#[test]
+fn ctrl_c_while_the_server_starts() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = CampaignText::new("interrupted", free_port());
+    campaign.mock = vec!["--phase".to_owned(), "weights=120".to_owned()];
+    let mut running = instrument.start(common::arguments(&instrument, &campaign));
+    running.wait_for_stderr("starting   r0");
+    wait_for("the engine", || engine(&instrument));
+    running.signal(Signal::INT);
+    running.finish().expect_code(130);
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+}
+
+#[test]
+fn ctrl_c_in_the_warm_up() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = frozen(free_port());
+    campaign.phases[0] = "60s";
+    let mut running = instrument.start(common::arguments(&instrument, &campaign));
+    running.wait_for_stderr("warm-up");
+    // Some requests of the warm-up, so that there is something to read.
+    std::thread::sleep(Duration::from_secs(3));
+    running.signal(Signal::INT);
+    let finished = running.finish();
+    finished.expect_code(130);
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+    let results = finished.results();
+    let interrupted = common::events(&results, 1)
+        .into_iter()
+        .find_map(|e| match e.kind {
+            EventKind::Interrupted { signal } => Some(signal),
+            _ => None,
+        });
+    assert_eq!(interrupted.as_deref(), Some("SIGINT"));
+    expect_readable(&instrument, &results);
+}
+
+#[test]
+fn sigterm_while_the_victim_is_frozen() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let running = instrument.start(common::arguments(&instrument, &frozen(free_port())));
+    wait_for_state(&instrument, "a frozen engine", |s| s == 'T');
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(Signal::TERM);
+    let finished = running.finish();
+    finished.expect_code(130);
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+    let results = finished.results();
+    let undone: Vec<String> = common::events(&results, 1)
+        .into_iter()
+        .filter_map(|e| match e.kind {
+            EventKind::Effect(step) if step.step == "undone" => Some(step.by),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        undone,
+        ["instrument"],
+        "the engine was not let go on by the instrument"
+    );
+    expect_readable(&instrument, &results);
+}
+
+#[test]
+fn sigkill_of_the_instrument_takes_its_servers_with_it() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let running = instrument.start(common::arguments(&instrument, &frozen(free_port())));
+    wait_for_state(&instrument, "a frozen engine", |s| s == 'T');
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(Signal::KILL);
+    assert_eq!(running.finish().code, None);
+    // Supervisors see the end of their input, the watchdog its own: nobody is told.
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+    let results = common::only_results(&instrument);
+    assert!(
+        common::run_dir(&results, 1)
+            .join("requests.journal")
+            .exists(),
+        "nothing to seal: the instrument did not die in the middle"
+    );
+    let journal = std::fs::read_to_string(results.join("undo.jsonl")).unwrap();
+    assert!(
+        journal.contains("\"undone\""),
+        "the watchdog undid nothing:\n{journal}"
+    );
+    expect_readable(&instrument, &results);
+}
+
+#[test]
+fn sigkill_of_the_instrument_lets_a_server_of_somebody_else_go_on() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let port = free_port();
+    let port_text = port.to_string();
+    // Started by somebody else: no supervisor of ours will remove it.
+    let server = instrument.start([
+        "mock",
+        "--port",
+        &port_text,
+        "--model",
+        "mock",
+        "--startup-scale",
+        "0.02",
+    ]);
+    wait_for("the server", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    let text = frozen(port).text();
+    let from = text.find("[target.replica.process]").unwrap();
+    let to = text.find("[fault]").unwrap();
+    let text = format!(
+        "{}[target.replica.running]\npid = {}\n\n{}",
+        &text[..from],
+        server.pid(),
+        &text[to..]
+    );
+    let file = instrument.write("campaign.toml", text);
+    let running = instrument.start(["run", file.to_str().unwrap(), "--out", "results"]);
+    wait_for_state(&instrument, "a frozen engine", |s| s == 'T');
+    running.signal(Signal::KILL);
+    running.finish();
+    wait_for_state(&instrument, "an engine that goes on", |s| s != 'T');
+    // Of the instrument nothing is left; the server is untouched.
+    wait_for("the instrument's helpers' end", || {
+        let left = instrument.processes();
+        left.iter()
+            .all(|p| p.pid == server.pid() || p.command.contains("VLLM::"))
+            .then_some(())
+    });
+    let results = common::only_results(&instrument);
+    let journal = std::fs::read_to_string(results.join("undo.jsonl")).unwrap();
+    assert!(journal.contains("\"undone\""), "{journal}");
+    expect_readable(&instrument, &results);
+    server.signal(Signal::TERM);
+    server.finish();
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+}
