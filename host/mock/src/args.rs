@@ -135,7 +135,7 @@ pub struct MockArgs {
     /// Do not print one line for each request.
     #[arg(long)]
     pub no_access_log: bool,
-    /// argv[0] of the engine process [default: the release's].
+    /// `argv[0]` of the engine process [default: the release's].
     #[arg(long, value_name = "TITLE")]
     pub engine_title: Option<String>,
     /// Arguments that make this executable run as the engine process.

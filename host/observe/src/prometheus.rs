@@ -35,7 +35,7 @@ impl PromSample {
 /// Why a line is not in the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Longer than [`MAX_LINE_BYTES`].
+    /// Longer than `MAX_LINE_BYTES`.
     #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
     /// Not UTF-8.
@@ -47,7 +47,7 @@ pub enum LineError {
     /// The labels cannot be read.
     #[error("its labels cannot be read")]
     Labels,
-    /// More than [`MAX_LABELS`] labels.
+    /// More than `MAX_LABELS` labels.
     #[error("it has more than {MAX_LABELS} labels")]
     TooManyLabels,
     /// The value is not a number.

@@ -139,7 +139,7 @@ impl MatcherPlugin {
     }
 
     /// Shows the first lines of a log, joined by `\n`; what is over
-    /// [`MAX_HEAD_BYTES`] is not shown.
+    /// `MAX_HEAD_BYTES` is not shown.
     ///
     /// # Errors
     /// [`PluginError::Quarantined`] when the plugin was stopped.
