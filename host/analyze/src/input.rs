@@ -55,6 +55,7 @@ pub(crate) fn check_plan(plan: &Plan) -> Result<(), AnalyzeError> {
         time("fault.fire_at_ns", fault.fire_at_ns)?;
     }
     let rule = &plan.method.recovery;
+    time("method.recovery.bucket_ns", rule.bucket_ns)?;
     if rule.bucket_ns <= 0 {
         return plan_error("method.recovery.bucket_ns must be positive".into());
     }

@@ -97,7 +97,7 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self {
             exit: Exit::Configuration,
-            drawn: error.place.is_some(),
+            drawn: true,
             help: None,
             error: error.into(),
         }

@@ -53,11 +53,6 @@ impl Interrupt {
         self.raised.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for those that poll it.
-    pub fn flag(&self) -> &AtomicBool {
-        &self.raised
-    }
-
     /// Name of the signal that came.
     pub fn signal_name(&self) -> &'static str {
         match self.signal.load(Ordering::Relaxed) {

@@ -9,6 +9,7 @@ mod commands;
 mod exit;
 mod interrupt;
 mod matching;
+mod output;
 mod plugins;
 mod reporter;
 mod when;
@@ -93,6 +94,12 @@ fn main() -> ExitCode {
         Command::Plugin(command) => commands::plugin::run(command),
     };
     match outcome {
+        Ok(_) if output::failure().is_some() => {
+            let why = output::failure().unwrap_or_default();
+            let failure = Failure::message(exit::Exit::Internal, format!("standard output: {why}"));
+            reporter::print_failure(&failure);
+            failure.exit.into()
+        }
         Ok(code) => code.into(),
         Err(failure) => {
             reporter::print_failure(&failure);

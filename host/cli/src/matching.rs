@@ -1,12 +1,11 @@
 //! A server's log through a matcher plugin.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use blackstart_logs::{LineMatcher, LogReading, RawBoundary, ReadError, ReadOptions, read_log};
 use blackstart_plugins::{Boundary, MatcherPlugin, PluginError, Session};
-use blackstart_record::{Boundaries, LogCoverage, Measure};
+use blackstart_record::{Boundaries, LogCoverage, Measure, open_regular};
 
 use crate::plugins::{Plugins, log_head};
 
@@ -167,7 +166,7 @@ pub fn match_replica_log(
         coverage: LogCoverage::NotMeasured { reason },
         boundaries: Vec::new(),
     };
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(e) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();

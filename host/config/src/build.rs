@@ -59,6 +59,16 @@ const MIN_PROMPT_WORDS: u32 = 3;
 /// Longest run and longest client timeout.
 const MAX_RUN_NS: i64 = 7 * 86_400 * NS_PER_S;
 const MAX_TIMEOUT_NS: i64 = 86_400 * NS_PER_S;
+/// Headers whose values are secrets by nature.
+const SECRET_HEADERS: [&str; 7] = [
+    "authorization",
+    "proxy-authorization",
+    "x-api-key",
+    "api-key",
+    "x-auth-token",
+    "cookie",
+    "set-cookie",
+];
 /// Headers that the load path sets itself.
 const OWN_HEADERS: [&str; 7] = [
     "host",
@@ -264,6 +274,12 @@ fn address(source: &Source, path: &str, text: &str) -> Result<String, ConfigErro
             format!("`{path}` holds credentials"),
             "name an environment variable in `load.api_key_env` instead; the file is copied into the results",
         ));
+    }
+    if url.port() == Some(0) {
+        return refuse(
+            format!("`{path}` has port 0"),
+            "name the port on which the server listens",
+        );
     }
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
         return refuse(
@@ -524,7 +540,7 @@ fn load(
                 "remove it",
             ));
         }
-        if ["authorization", "x-api-key", "api-key"].contains(&name.to_ascii_lowercase().as_str()) {
+        if SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
             return Err(source.secret_error_at(
                 &path,
                 format!("`{name}` holds a secret, and this file is copied into the results"),
@@ -710,6 +726,13 @@ fn fault(
         ));
     }
     for (i, victim) in fault.victims.iter().enumerate() {
+        if fault.victims[..i].contains(victim) {
+            return Err(source.error_at(
+                &format!("fault.victims.{i}"),
+                format!("`{}` is named twice", victim.escape_debug()),
+                "name each victim once",
+            ));
+        }
         if !target.replicas.iter().any(|r| r.id == *victim) {
             let nearest = target
                 .replicas
@@ -813,6 +836,20 @@ fn observe(source: &Source, config: &Config) -> Result<ObservePlan, ConfigError>
                 "use at least 10ms: probes and scrapes are load too",
             ));
         }
+    }
+    if o.waiting_metric.is_empty() {
+        return Err(source.error_at(
+            "observe.waiting_metric",
+            "the gauge of waiting requests has no name",
+            "write it as the server exports it, such as \"vllm:num_requests_waiting\"",
+        ));
+    }
+    if !o.metrics_path.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(source.error_at(
+            "observe.metrics_path",
+            "the path holds a space or a control character",
+            "write \"/metrics\", or \"\" to scrape nothing",
+        ));
     }
     if !o.metrics_path.is_empty() && !o.metrics_path.starts_with('/') {
         return Err(source.error_at(

@@ -44,14 +44,20 @@ impl CampaignFile {
             place: None,
             help: Some(help.to_owned()),
         };
-        let size = std::fs::metadata(path)
-            .map_err(|e| {
-                unreadable(
-                    format!("cannot be read: {e}"),
-                    "check the path; `blackstart demo --print-config` shows a campaign file to start from",
-                )
-            })?
-            .len();
+        let meta = std::fs::metadata(path).map_err(|e| {
+            unreadable(
+                format!("cannot be read: {e}"),
+                "check the path; `blackstart demo --print-config` shows a campaign file to start from",
+            )
+        })?;
+        // A pipe would block, a device never end.
+        if !meta.is_file() {
+            return Err(unreadable(
+                "is no regular file".to_owned(),
+                "give the path of a campaign file",
+            ));
+        }
+        let size = meta.len();
         if size > MAX_CONFIG_BYTES {
             return Err(unreadable(
                 format!("is {size} bytes long, more than the {MAX_CONFIG_BYTES} accepted"),

@@ -235,6 +235,7 @@ fn scrapers(run: &ObserveRun<'_>) -> Result<Vec<Scraper>, ObserveError> {
                 url: target.url(path),
                 client: client.clone(),
                 headers: request_headers(&run.plan.load, run.api_key).map_err(fail)?,
+                secret: run.api_key.filter(|k| !k.is_empty()).map(str::to_owned),
                 interval_ns,
                 needed: run.plan.observe.waiting_metric.clone(),
                 clock: run.clock,

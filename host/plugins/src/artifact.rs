@@ -2,8 +2,8 @@
 //! all read from the bytes before anything is compiled or run.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,7 +49,12 @@ impl Artifact {
         let origin = shown(&path.display().to_string(), 1024);
         let refuse = |reason| PluginError::refused(&origin, reason);
         let unreadable = |e: std::io::Error| refuse(Refusal::Unreadable(e.to_string()));
-        let file = File::open(path).map_err(unreadable)?;
+        // Without O_NONBLOCK, opening a pipe would wait for its writer.
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+            .open(path)
+            .map_err(unreadable)?;
         let meta = file.metadata().map_err(unreadable)?;
         if !meta.is_file() {
             return Err(refuse(Refusal::Unreadable("not a plain file".into())));

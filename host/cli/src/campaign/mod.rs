@@ -16,6 +16,9 @@ pub use stage::free_port;
 pub use summary::{campaign_ends as print_end, timeline as print_timeline};
 pub use verify::verify_dir;
 
+use std::collections::BTreeSet;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
@@ -32,6 +35,36 @@ pub struct Execution<'a> {
     pub interrupt: &'a Interrupt,
 }
 
+/// One instrument at a time measures an address: a second one's load and faults would look like the
+/// system's own. The name vanishes with the process that holds it, however that ends.
+fn locks(prepared: &Prepared) -> Result<Vec<UnixListener>, Failure> {
+    let target = &prepared.plan.target;
+    let addresses: BTreeSet<&str> = target
+        .replicas
+        .iter()
+        .map(|r| r.base_url.as_str())
+        .chain(target.service_url.as_deref())
+        .collect();
+    addresses
+        .into_iter()
+        .map(|address| {
+            let name = SocketAddr::from_abstract_name(format!("blackstart:{address}"))
+                .map_err(Failure::internal)?;
+            UnixListener::bind_addr(&name).map_err(|e| {
+                if e.kind() == std::io::ErrorKind::AddrInUse {
+                    Failure::message(
+                        Exit::Target,
+                        format!("another instrument on this host is measuring {address}"),
+                    )
+                    .help("wait until it has ended: two loads or faults at once make neither run valid")
+                } else {
+                    Failure::internal(e).context(format!("locking {address}"))
+                }
+            })
+        })
+        .collect()
+}
+
 /// Runs a prepared campaign and returns its exit code and its results directory.
 ///
 /// # Errors
@@ -41,6 +74,7 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
     let reporter = execution.reporter;
     let mut results = Results::create(execution.out, prepared)?;
     reporter.say(format!("results    {}", results.dir().display()));
+    let _locks = locks(prepared)?;
     let watchdog = std::sync::Arc::new(
         blackstart_effects::Watchdog::spawn(
             &blackstart_targets::Reexec::watchdog(),
@@ -66,7 +100,7 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
             interrupt: execution.interrupt,
         });
         // A run that recorded anything is analysed, also when it failed or was interrupted.
-        if dir.join("events.jsonl").exists() {
+        if results::has_records(&dir) {
             let analysed = results.analyze_run(prepared, planned);
             match (analysed, &end) {
                 (Ok(analysed), _) => summary::run_ends(reporter, prepared, &analysed),

@@ -11,8 +11,8 @@ use blackstart_analyze::{
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
-    Boundaries, Finding, Manifest, ManifestHead, RunFiles, read_json, read_run_noting,
-    seal_journal, write_json_atomic,
+    ArtifactMismatch, Boundaries, Finding, Manifest, ManifestHead, RunFiles, read_json,
+    read_run_noting, seal_journal, write_atomic, write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
@@ -150,7 +150,10 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
     let mut plugins = Plugins::open(plugin_dirs)?;
     let gates = reload(&mut plugins, &mut plan)?;
     let partial = match read_json::<Manifest>(&dir.join("manifest.json")) {
-        Ok(manifest) => manifest.partial,
+        Ok(manifest) => {
+            check_raw(dir, &manifest)?;
+            manifest.partial
+        }
         // A directory that was never sealed: its campaign was cut off.
         Err(_) => true,
     };
@@ -158,7 +161,7 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
     let mut runs = Vec::new();
     for planned in &plan.runs {
         let run_dir = run_dir(dir, planned.run);
-        if RunFiles::new(&run_dir).events().exists() {
+        if has_records(&run_dir) {
             runs.push(analyse_and_judge(
                 &plugins, &gates, &shared, planned, &run_dir,
             )?);
@@ -174,6 +177,58 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
     write(&dir.join("plan.json"), &plan)?;
     let end = conclude(dir, &plan, runs, partial)?;
     Ok((plan, end))
+}
+
+/// Whether an analysis writes this file itself, and so may find another there.
+fn is_derived(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    [
+        "boundaries.json",
+        "analysis.json",
+        "findings.json",
+        "report.json",
+        "report.html",
+    ]
+    .contains(&name)
+}
+
+/// A sealed campaign's raw records must be those that were sealed: an analysis of others would give
+/// them a fresh seal.
+fn check_raw(dir: &Path, manifest: &Manifest) -> Result<(), Failure> {
+    let differences: Vec<String> = manifest
+        .check(dir)
+        .map_err(Failure::internal)?
+        .into_iter()
+        .filter_map(|mismatch| match mismatch {
+            ArtifactMismatch::Missing(path) if !is_derived(&path) => {
+                Some(format!("{path} is missing"))
+            }
+            ArtifactMismatch::Changed { path, .. } if !is_derived(&path) => {
+                Some(format!("{path} was changed"))
+            }
+            ArtifactMismatch::Unlisted(path) if !is_derived(&path) => {
+                Some(format!("{path} was added"))
+            }
+            _ => None,
+        })
+        .collect();
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Invalid,
+        format!(
+            "the records are not those that the manifest sealed: {}",
+            differences.join(", ")
+        ),
+    )
+    .help("restore them from a copy; `blackstart verify` lists every difference"))
+}
+
+/// Whether a run's folder holds anything to analyse.
+pub(super) fn has_records(run_dir: &Path) -> bool {
+    let files = RunFiles::new(run_dir);
+    files.events().exists() && (files.journal().exists() || files.requests().exists())
 }
 
 /// The plan's gates, as they are now; the plan is told of changed digests.
@@ -340,8 +395,7 @@ fn conclude(
     write(&dir.join("report.json"), &report)?;
     let html = blackstart_report::render_html(&report).map_err(Failure::internal)?;
     let html_path = dir.join("report.html");
-    std::fs::write(&html_path, html)
-        .map_err(|e| Failure::internal(e).context(format!("writing {}", html_path.display())))?;
+    write_atomic(&html_path, html.as_bytes()).map_err(Failure::internal)?;
     let grants = plan
         .fault
         .iter()

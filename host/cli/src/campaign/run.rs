@@ -1,6 +1,7 @@
 //! One repetition: start the system under test, load it, fire, watch, and leave nothing behind.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, Secret};
 use blackstart_observe::{
     CpuSource, EventSink, FireSignal, ObserveRun, Observers, ReadyError, ReadyRequest, wait_ready,
 };
-use blackstart_plan::{RunPlan, RuntimePlan};
+use blackstart_plan::{ReplicaPlan, RestartPolicy, RunPlan, RuntimePlan};
 use blackstart_plugins::{EffectAction, EffectEvent, FaultPlugin};
 use blackstart_record::{ClockSample, EventKind, RunFiles, write_metrics_parquet};
-use blackstart_targets::{Reexec, TargetError, Targets};
+use blackstart_targets::{Reexec, Runtime, TargetError, Targets};
 
 use super::fault_host::LiveHost;
 use super::prepare::{Prepared, api_key, arm_context};
@@ -86,7 +87,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
         .then(|| Canary::launch(context.dir, provisional))
         .transpose()?;
     let api_key = api_key(plan)?;
-    if !wait_for_service(context, api_key.as_deref())? {
+    if !wait_for_service(context, &targets, api_key.as_deref())? {
         return Ok(());
     }
     check_victims(context, &targets)?;
@@ -151,7 +152,12 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
             .sender()
             .emit(clock.now(), EventKind::Note { text: line });
     }
-    drop(canary);
+    if canary.is_some_and(|c| !c.is_running()) {
+        let text = "the canary's endpoint ended during the run: what the client adds to latencies was not measured from then on".to_owned();
+        recorder
+            .sender()
+            .emit(clock.now(), EventKind::Note { text });
+    }
     let summary = load_end.map_err(Failure::internal)?;
     let events = recorder.sender();
     for event in summary.events {
@@ -295,7 +301,11 @@ fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) {
 }
 
 /// Waits until every replica, and the service, answers with a token. False = interrupted.
-fn wait_for_service(context: &RunContext<'_>, api_key: Option<&str>) -> Result<bool, Failure> {
+fn wait_for_service(
+    context: &RunContext<'_>,
+    targets: &Targets,
+    api_key: Option<&str>,
+) -> Result<bool, Failure> {
     let plan = &context.prepared.plan;
     for replica in &plan.target.replicas {
         let (timeout_ns, launched) = match &replica.runtime {
@@ -313,9 +323,13 @@ fn wait_for_service(context: &RunContext<'_>, api_key: Option<&str>) -> Result<b
             api_key,
             timeout: Duration::from_nanos(timeout_ns.unsigned_abs()),
         };
-        match wait_ready(request, context.interrupt.flag()) {
+        let waited = waiting(context, targets, replica, |stop| wait_ready(request, stop));
+        match waited {
             Ok(_) => {}
-            Err(ReadyError::Stopped { .. }) => return Ok(false),
+            Err(ReadyError::Stopped { .. }) if context.interrupt.raised() => return Ok(false),
+            Err(ReadyError::Stopped { .. }) => {
+                return Err(ended_for_good(context, targets, replica));
+            }
             Err(e) => {
                 let failure = Failure::new(Exit::Target, e);
                 return Err(if launched {
@@ -330,6 +344,73 @@ fn wait_for_service(context: &RunContext<'_>, api_key: Option<&str>) -> Result<b
         }
     }
     Ok(true)
+}
+
+/// Waits for something, and gives up when the operator interrupts or the server has ended for good.
+fn waiting<T>(
+    context: &RunContext<'_>,
+    targets: &Targets,
+    replica: &ReplicaPlan,
+    wait: impl FnOnce(&AtomicBool) -> T,
+) -> T {
+    let stop = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if context.interrupt.raised() || exit_for_good(targets, replica).is_some() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                std::thread::sleep(TICK);
+            }
+        });
+        let waited = wait(&stop);
+        done.store(true, Ordering::Relaxed);
+        waited
+    })
+}
+
+/// How a launched main process ended, if its policy does not start it again.
+fn exit_for_good(targets: &Targets, replica: &ReplicaPlan) -> Option<(Option<i32>, Option<i32>)> {
+    let RuntimePlan::Process(process) = &replica.runtime else {
+        return None;
+    };
+    let Ok(Runtime::Supervised(supervised)) = targets.replica(&replica.id).map(|r| r.runtime())
+    else {
+        return None;
+    };
+    if supervised.main().is_some() {
+        return None;
+    }
+    let exit = supervised.last_exit()?;
+    let again = match process.restart {
+        RestartPolicy::Always => true,
+        RestartPolicy::OnFailure => exit.0 != Some(0),
+        RestartPolicy::No => false,
+    };
+    (!again).then_some(exit)
+}
+
+fn ended_for_good(context: &RunContext<'_>, targets: &Targets, replica: &ReplicaPlan) -> Failure {
+    let how = match exit_for_good(targets, replica) {
+        Some((Some(code), _)) => format!("ended with exit code {code}"),
+        Some((_, Some(signal))) => format!("was ended by signal {signal}"),
+        _ => "ended".to_owned(),
+    };
+    let log = RunFiles::new(context.dir).server_log(&replica.id);
+    let last = std::fs::read_to_string(&log).unwrap_or_default();
+    let last = last.lines().next_back().unwrap_or("(no output)").to_owned();
+    Failure::message(
+        Exit::Target,
+        format!(
+            "replica {} {how} before it answered, and its restart policy does not start it again",
+            replica.id
+        ),
+    )
+    .help(format!(
+        "its last line was: {last}\nthe whole output is in {}",
+        log.display()
+    ))
 }
 
 /// A victim that cannot be found is found out now, not at the fire.

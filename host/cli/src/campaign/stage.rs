@@ -199,7 +199,7 @@ fn joined(events: &[Event]) -> Vec<PluginFact> {
 /// the instrument.
 pub struct Canary {
     base_url: String,
-    _process: Supervised,
+    process: Supervised,
 }
 
 impl Canary {
@@ -253,10 +253,12 @@ impl Canary {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Self {
-            base_url,
-            _process: process,
-        })
+        Ok(Self { base_url, process })
+    }
+
+    /// Whether its process still runs.
+    pub fn is_running(&self) -> bool {
+        self.process.main().is_some()
     }
 
     /// Its address.

@@ -12,21 +12,22 @@ use blackstart_record::GateVerdict;
 use super::fault_host::describe;
 use super::prepare::Prepared;
 use super::results::{AnalysedRun, CampaignEnd};
+use crate::output::out;
 use crate::reporter::Reporter;
 use crate::when::length;
 
 /// Prints the timeline of a run: phases and effects. For `--dry-run`.
 pub fn timeline(prepared: &Prepared) {
     let plan = &prepared.plan;
-    println!(
+    out!(
         "campaign   {} ({} profile)",
         plan.campaign,
         profile(plan.profile)
     );
     for deviation in &plan.deviations {
-        println!("           departs from the method: {deviation}");
+        out!("           departs from the method: {deviation}");
     }
-    println!(
+    out!(
         "load       {} req/s {} to {}{}, {} tokens each, client timeout {}",
         plan.load.rate_per_s,
         match plan.load.arrivals {
@@ -40,7 +41,7 @@ pub fn timeline(prepared: &Prepared) {
     );
     for replica in &plan.target.replicas {
         let roles: Vec<&str> = replica.process_roles.keys().map(String::as_str).collect();
-        println!(
+        out!(
             "replica    {} at {} (processes: {})",
             replica.id,
             replica.base_url,
@@ -48,17 +49,18 @@ pub fn timeline(prepared: &Prepared) {
         );
     }
     if let Some(fault) = &plan.fault {
-        println!(
+        out!(
             "fault      {}: {}",
             fault.variant,
             fault.statement.as_deref().unwrap_or("–")
         );
-        println!(
+        out!(
             "granted    process = {:?}, http = {:?}",
-            fault.grant.process, fault.grant.http
+            fault.grant.process,
+            fault.grant.http
         );
     }
-    println!(
+    out!(
         "gates      {}",
         plan.gates
             .iter()
@@ -67,7 +69,7 @@ pub fn timeline(prepared: &Prepared) {
             .join(", ")
     );
     for run in &plan.runs {
-        println!(
+        out!(
             "run {:<6} seed {}, {} requests{}",
             run.run,
             run.seed,
@@ -79,7 +81,7 @@ pub fn timeline(prepared: &Prepared) {
             }
         );
     }
-    println!("\n{:>12}  event", "run time");
+    out!("\n{:>12}  event", "run time");
     let mut rows: Vec<(i64, String)> = vec![
         (0, "warm-up: load starts".to_owned()),
         (plan.phases.baseline_start_ns(), "baseline".to_owned()),
@@ -108,7 +110,7 @@ pub fn timeline(prepared: &Prepared) {
     }
     rows.sort_by_key(|(at, _)| *at);
     for (at, text) in rows {
-        println!("{:>10.3} s  {text}", at as f64 / 1e9);
+        out!("{:>10.3} s  {text}", at as f64 / 1e9);
     }
 }
 

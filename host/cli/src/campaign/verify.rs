@@ -10,8 +10,9 @@ use blackstart_record::{ArtifactMismatch, Manifest, read_json, read_run};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::results::{figures, host_facts, reload, reports, run_dir};
+use super::results::{figures, has_records, host_facts, reload, reports, run_dir};
 use crate::exit::{Exit, Failure};
+use crate::output::out;
 use crate::plugins::Plugins;
 use crate::reporter::Reporter;
 
@@ -145,9 +146,11 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
     }
     let shared = Arc::new(plan.clone());
     let mut runs = Vec::new();
+    // Campaign figures need every run.
+    let mut complete = true;
     for planned in &plan.runs {
         let run_dir = run_dir(dir, planned.run);
-        if !run_dir.join("events.jsonl").exists() {
+        if !has_records(&run_dir) {
             continue;
         }
         let name = format!("run-{}", planned.run);
@@ -158,7 +161,19 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
             &planned.schedule_sha256,
             "plan.json",
         );
-        let records = read_run(&run_dir).map_err(Failure::internal)?;
+        let records = match read_run(&run_dir) {
+            Ok(records) => records,
+            Err(e) => {
+                checks.check(
+                    format!("{name}.records"),
+                    "readable",
+                    e.to_string(),
+                    name.clone(),
+                );
+                complete = false;
+                continue;
+            }
+        };
         let as_scheduled = records
             .requests
             .iter()
@@ -174,7 +189,19 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
             format!("{name}/requests.parquet"),
         );
         drop(records);
-        let run = figures(&gates, &shared, planned, &run_dir)?;
+        let run = match figures(&gates, &shared, planned, &run_dir) {
+            Ok(run) => run,
+            Err(e) => {
+                checks.check(
+                    format!("{name}.figures"),
+                    "computable",
+                    format!("{:#}", e.error),
+                    name.clone(),
+                );
+                complete = false;
+                continue;
+            }
+        };
         checks.file(
             &format!("{name}.analysis"),
             &run.analysis,
@@ -188,6 +215,9 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
             &format!("{name}/findings.json"),
         )?;
         runs.push(run);
+    }
+    if !complete {
+        return print(checks, json, dir);
     }
     let analyses: Vec<RunAnalysis> = runs.iter().map(|r| r.analysis.clone()).collect();
     let findings = runs
@@ -270,18 +300,21 @@ fn print(checks: Checks, json: bool, dir: &Path) -> Result<Exit, Failure> {
             ok,
             assertions: checks.assertions,
         };
-        println!(
+        out!(
             "{}",
             serde_json::to_string_pretty(&verdict).map_err(Failure::internal)?
         );
     } else {
         for a in &checks.assertions {
             if a.ok {
-                println!("✓ {}", a.id);
+                out!("✓ {}", a.id);
             } else {
-                println!(
+                out!(
                     "✗ {}: expected {}, found {} ({})",
-                    a.id, a.expected, a.found, a.r#where
+                    a.id,
+                    a.expected,
+                    a.found,
+                    a.r#where
                 );
             }
         }

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::Outcome;
 use crate::campaign::{analyze_dir, print_end};
 use crate::exit::Exit;
+use crate::output::out;
 use crate::reporter::Reporter;
 
 /// `analyze`
@@ -23,7 +24,7 @@ pub struct AnalyzeArgs {
 pub fn run(args: AnalyzeArgs) -> Outcome {
     let (plan, end) = analyze_dir(&args.dir, &args.plugin_dir)?;
     print_end(&Reporter::new(), &plan, &end, &args.dir);
-    println!("{}", args.dir.display());
+    out!("{}", args.dir.display());
     Ok(if end.valid {
         Exit::Valid
     } else {

@@ -10,6 +10,7 @@ use crate::Outcome;
 use crate::campaign::{Execution, execute, free_port, prepare_file, print_timeline};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
+use crate::output::out;
 use crate::reporter::Reporter;
 
 /// The campaign, as it stands in `examples/demo/`.
@@ -34,7 +35,7 @@ pub struct DemoArgs {
 /// Runs the command.
 pub fn run(args: DemoArgs) -> Outcome {
     if args.print_config {
-        print!("{CAMPAIGN}");
+        out!("{}", CAMPAIGN.trim_end());
         return Ok(Exit::Valid);
     }
     let reporter = Reporter::new();
@@ -65,6 +66,6 @@ pub fn run(args: DemoArgs) -> Outcome {
             interrupt: &interrupt,
         },
     )?;
-    println!("{}", dir.display());
+    out!("{}", dir.display());
     Ok(exit)
 }

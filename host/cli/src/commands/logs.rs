@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use blackstart_logs::ReadOptions;
@@ -155,8 +156,10 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, i64), Failure> {
     } else {
         let file = File::open(path).map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
-        if meta.is_dir() {
-            return Err(fail(io::Error::other("is a folder")));
+        // A pipe is a fair input (process substitution); a folder or a device is none.
+        let kind = meta.file_type();
+        if !(kind.is_file() || kind.is_fifo()) {
+            return Err(fail(io::Error::other("is no log file")));
         }
         let modified = meta
             .modified()

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::exit::{Exit, Failure};
+use crate::output::out;
 use crate::plugins::{Plugins, origin};
 use crate::reporter::Reporter;
 
@@ -64,14 +65,19 @@ fn list(args: &ListArgs) -> Outcome {
         .collect();
     if args.json {
         let text = serde_json::to_string_pretty(&rows).map_err(Failure::internal)?;
-        println!("{text}");
+        out!("{text}");
     } else {
-        println!(
+        out!(
             "{:<18} {:<9} {:<14} {:<7} {:<13} {:<10} imports",
-            "name", "version", "world", "api", "sha256", "origin"
+            "name",
+            "version",
+            "world",
+            "api",
+            "sha256",
+            "origin"
         );
         for row in &rows {
-            println!(
+            out!(
                 "{:<18} {:<9} {:<14} {:<7} {:<13} {:<10} {}",
                 row.name,
                 row.version,

@@ -8,6 +8,7 @@ use crate::Outcome;
 use crate::campaign::{Execution, execute, prepare, print_timeline};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::output::out;
 use crate::reporter::Reporter;
 
 /// `run`
@@ -46,6 +47,6 @@ pub fn run(args: RunArgs) -> Outcome {
             interrupt: &interrupt,
         },
     )?;
-    println!("{}", dir.display());
+    out!("{}", dir.display());
     Ok(exit)
 }

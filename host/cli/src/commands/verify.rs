@@ -1,13 +1,16 @@
 //! `blackstart verify`: checks a published report from its own evidence.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use blackstart_analyze::foreign;
+use blackstart_record::open_regular;
 use clap::Args;
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::exit::{Exit, Failure};
+use crate::output::out;
 use crate::reporter::Reporter;
 
 /// `verify`
@@ -91,26 +94,29 @@ pub fn run(args: VerifyArgs) -> Outcome {
 
 fn print(verdict: &Verdict, json: bool, path: &Path, endpoints: Option<&Path>) -> Outcome {
     if json {
-        println!(
+        out!(
             "{}",
             serde_json::to_string_pretty(verdict).map_err(Failure::internal)?
         );
     } else {
         for row in &verdict.assertions {
             if row.ok {
-                println!("✓ {} = {}", row.id, row.found);
+                out!("✓ {} = {}", row.id, row.found);
             } else {
-                println!(
+                out!(
                     "✗ {}: expected {}, found {} ({})",
-                    row.id, row.expected, row.found, row.r#where
+                    row.id,
+                    row.expected,
+                    row.found,
+                    row.r#where
                 );
             }
         }
         for n in &verdict.not_recomputed {
-            println!("– {}: not recomputed, {}", n.what, n.why);
+            out!("– {}: not recomputed, {}", n.what, n.why);
         }
         if !verdict.suspects.is_empty() {
-            println!("most likely altered: {}", verdict.suspects.join(", "));
+            out!("most likely altered: {}", verdict.suspects.join(", "));
         }
         let failed = verdict.assertions.iter().filter(|a| !a.ok).count();
         let with = endpoints.map_or_else(String::new, |e| format!(" with {}", e.display()));
@@ -133,8 +139,8 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Failure> {
         Failure::message(Exit::Configuration, format!("{}: {e}", path.display()))
             .help("give a report (JSON) or a results directory that this user may read")
     };
-    let meta = std::fs::metadata(path).map_err(fail)?;
-    if meta.len() > MAX_REPORT_BYTES {
+    let file = open_regular(path).map_err(fail)?;
+    if file.metadata().map_err(fail)?.len() > MAX_REPORT_BYTES {
         return Err(Failure::message(
             Exit::Configuration,
             format!(
@@ -143,7 +149,11 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Failure> {
             ),
         ));
     }
-    std::fs::read(path).map_err(fail)
+    let mut bytes = Vec::new();
+    file.take(MAX_REPORT_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    Ok(bytes)
 }
 
 /// `…-endpoints.json` beside `…-campaign-run-1.json`: the longest common start wins.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::RecordError;
 
 /// Suffix of a file that is being written.
-const PART_SUFFIX: &str = ".part";
+pub const PART_SUFFIX: &str = ".part";
 
 /// Written beside its final name, renamed on [`commit`](Self::commit), removed when dropped before.
 pub(crate) struct AtomicFile {
@@ -23,7 +23,13 @@ impl AtomicFile {
         let mut part = target.as_os_str().to_owned();
         part.push(PART_SUFFIX);
         let part = PathBuf::from(part);
-        let file = File::create(&part).map_err(|e| RecordError::io(&part, "create it", e))?;
+        // A part that a killed writer left, or a link that somebody put there to be written through.
+        if let Err(e) = fs::remove_file(&part)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(RecordError::io(&part, "remove the one left there", e));
+        }
+        let file = File::create_new(&part).map_err(|e| RecordError::io(&part, "create it", e))?;
         Ok(Self {
             target: target.to_owned(),
             part,
@@ -47,6 +53,18 @@ impl AtomicFile {
         self.committed = true;
         Ok(())
     }
+}
+
+/// Writes a file whole: it appears under its name only when it is complete. A symbolic link of that
+/// name is replaced, never written through.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(bytes)
+        .map_err(|e| RecordError::io(path, "write it", e))?;
+    file.commit()
 }
 
 impl Write for AtomicFile {

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use super::plain::open_regular;
 use crate::{Event, RecordError};
 
 /// Longest line that is written or read.
@@ -74,7 +75,7 @@ pub struct EventLog {
 /// # Errors
 /// When the file cannot be read, a line is no event (with its number), or a bound is exceeded.
 pub fn read_events(path: &Path) -> Result<EventLog, RecordError> {
-    let file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+    let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     let mut lines = BufReader::new(file);
     let mut log = EventLog::default();
     let mut line = Vec::new();

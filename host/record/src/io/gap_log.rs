@@ -5,7 +5,6 @@
 //! microseconds; the start is the bucket's start in run time. Lines of the same tag add up.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -15,8 +14,11 @@ use hdrhistogram::Histogram;
 
 use super::atomic::AtomicFile;
 use super::histogram_codec;
+use super::plain::open_regular;
 use crate::{GAP_BUCKET_NS, GapHistograms, RecordError};
 
+/// Most lines of a gap log, comments and empty ones included.
+const MAX_LINES: usize = 2 * MAX_GAP_BUCKETS;
 /// Most buckets that one file may hold (55 hours).
 pub const MAX_GAP_BUCKETS: usize = 200_000;
 
@@ -120,7 +122,7 @@ pub fn write_gaps(path: &Path, gaps: &GapHistograms) -> Result<(), RecordError> 
 /// # Errors
 /// When it cannot be read, exceeds a bound, or a line is not what it should be (with its number).
 pub fn read_gaps(path: &Path) -> Result<GapHistograms, RecordError> {
-    let file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+    let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     let mut decoder =
         zstd::Decoder::new(file).map_err(|e| RecordError::io(path, "decompress it", e))?;
     decoder
@@ -143,6 +145,12 @@ pub fn read_gaps(path: &Path) -> Result<GapHistograms, RecordError> {
             return Err(RecordError::damaged(
                 path,
                 format!("line {number} is cut short or longer than {MAX_LINE_BYTES} bytes"),
+            ));
+        }
+        if number as usize > MAX_LINES {
+            return Err(RecordError::damaged(
+                path,
+                format!("more than {MAX_LINES} lines"),
             ));
         }
         if line.is_empty() || line[0] == b'#' || line[0] == b'"' {
@@ -195,6 +203,8 @@ fn parse_line(line: &[u8]) -> Result<(i64, Histogram<u32>), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use hdrhistogram::Histogram;
 
 use super::histogram_codec;
+use super::plain::open_regular;
 use crate::{RecordError, RequestRecord};
 
 /// Names the format and its version.
@@ -154,7 +155,7 @@ impl RequestJournalReader {
     /// When it cannot be read or is not a journal. A file that ends inside its first eight bytes is
     /// an empty journal.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
-        let file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+        let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
         let total = file
             .metadata()
             .map_err(|e| RecordError::io(path, "read it", e))?

@@ -1,6 +1,5 @@
 //! JSON documents and hashes.
 
-use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::atomic::AtomicFile;
+use super::plain::open_regular;
 use crate::RecordError;
 
 /// Largest JSON document that is read.
@@ -44,7 +44,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
 
 /// Reads a whole file of at most `limit` bytes.
 pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RecordError> {
-    let file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+    let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     let mut bytes = Vec::new();
     file.take(limit + 1)
         .read_to_end(&mut bytes)
@@ -63,7 +63,7 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RecordErr
 /// # Errors
 /// When it cannot be read.
 pub fn sha256_file(path: &Path) -> Result<(String, u64), RecordError> {
-    let mut file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+    let mut file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     let mut hash = Sha256::new();
     let mut block = vec![0; HASH_BLOCK_BYTES];
     let mut bytes = 0;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use blackstart_plan::{GrantPlan, PluginIdentity};
 
+use super::atomic::PART_SUFFIX;
 use super::json::sha256_file;
 use crate::{ArtifactEntry, MANIFEST_SCHEMA_VERSION, Manifest, RecordError};
 
@@ -126,7 +127,7 @@ fn files_below(root: &Path) -> Result<BTreeMap<String, PathBuf>, RecordError> {
                     ));
                 }
                 open.push((entry.path(), format!("{name}/"), depth + 1));
-            } else if kind.is_file() && name != MANIFEST_NAME {
+            } else if kind.is_file() && name != MANIFEST_NAME && !name.ends_with(PART_SUFFIX) {
                 files.insert(name, entry.path());
             }
             if files.len() > MAX_ARTIFACTS || open.len() > MAX_ARTIFACTS {

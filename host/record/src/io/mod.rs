@@ -14,16 +14,19 @@ mod journal;
 mod json;
 mod manifest_files;
 mod metrics_parquet;
+mod plain;
 mod requests_parquet;
 mod run_dir;
 mod seal;
 
+pub use atomic::{PART_SUFFIX, write_atomic};
 pub use events::{EventLog, EventWriter, MAX_EVENT_LINE_BYTES, MAX_EVENTS, read_events};
 pub use gap_log::{GapLogWriter, MAX_GAP_BUCKETS, read_gaps, write_gaps};
 pub use journal::{JournalEntry, MAX_FRAME_BYTES, RequestJournalReader, RequestJournalWriter};
 pub use json::{MAX_JSON_BYTES, read_json, sha256_file, write_json_atomic};
 pub use manifest_files::{ArtifactMismatch, MAX_ARTIFACTS, ManifestHead};
 pub use metrics_parquet::{MAX_METRIC_ROWS, read_metrics_parquet, write_metrics_parquet};
+pub use plain::open_regular;
 pub use requests_parquet::{
     REQUESTS_SCHEMA, RequestParquetWriter, read_requests_parquet, write_requests_parquet,
 };

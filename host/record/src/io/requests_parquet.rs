@@ -3,7 +3,6 @@
 //! Readable by pandas, DuckDB and any other Parquet reader. Times are nanoseconds of run time (0 = the
 //! run epoch); a null means "did not happen" or "was not said", never zero.
 
-use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -18,6 +17,7 @@ use parquet::schema::types::Type;
 
 use super::atomic::AtomicFile;
 use super::columns::{ColumnsIn, ColumnsOut, ROW_GROUP_ROWS, properties};
+use super::plain::open_regular;
 use crate::{CensorKind, ErrorClass, FinishReason, Outcome, RecordError, RequestRecord};
 
 /// The columns. Names and units are stable; see [`RequestRecord`] for their meaning.
@@ -196,7 +196,7 @@ pub(crate) fn read_table<T>(
     max_rows: usize,
     read_group: fn(&mut ColumnsIn<'_>) -> ParquetResult<Vec<T>>,
 ) -> Result<Vec<T>, RecordError> {
-    let file = File::open(path).map_err(|e| RecordError::io(path, "open it", e))?;
+    let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     // The library promises an error for damaged files but its decoders index by what a file says; a
     // panic in them is damage too.
     let read = catch_unwind(AssertUnwindSafe(|| -> ParquetResult<Vec<T>> {
