@@ -53,7 +53,7 @@ impl CampaignFile {
         // A pipe would block, a device never end.
         if !meta.is_file() {
             return Err(unreadable(
-                "is no regular file".to_owned(),
+                "not a regular file".to_owned(),
                 "give the path of a campaign file",
             ));
         }

@@ -287,3 +287,21 @@ fn what_the_load_path_would_refuse_is_refused_here() {
             .contains("more than a week")
     );
 }
+
+#[test]
+fn what_would_only_fail_later_is_refused_here() {
+    broken("victims = [\"r0\"]", "victims = [\"r0\", \"r0\"]", "30:");
+    broken("18431", "0", "24:12");
+    let observe = |key: &str| load(&format!("{GOOD}\n[observe]\n{key}\n")).unwrap_err();
+    assert!(observe("metrics_path = \"/a b\"").contains("space or a control character"));
+    assert!(observe("waiting_metric = \"\"").contains("has no name"));
+    let cookie = GOOD.replace(
+        "[target]",
+        "[load.headers]\ncookie = \"session=hunter2\"\n[target]",
+    );
+    let error = load(&cookie).unwrap_err();
+    assert!(
+        error.contains("holds a secret") && !error.contains("hunter2"),
+        "{error}"
+    );
+}

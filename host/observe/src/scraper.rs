@@ -277,3 +277,15 @@ fn chain(error: &reqwest::Error) -> String {
     };
     excerpt(&format!("{class}: {innermost}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_masked_wherever_the_server_repeats_it() {
+        let mut body = b"m{a=\"key\"} 1\nm{b=\"Bearer key\"} 2\n".to_vec();
+        mask(&mut body, b"key");
+        assert_eq!(body, b"m{a=\"xxx\"} 1\nm{b=\"Bearer xxx\"} 2\n");
+    }
+}
