@@ -65,6 +65,7 @@ fn a_campaign_leaves_results_that_prove_themselves() {
         .run(["verify", results.to_str().unwrap()])
         .expect_code(0);
     analysed_again(&instrument, &results);
+    altered_records_are_not_analysed(&instrument, &results);
     flipped_bytes(&instrument, &results);
     altered_figures(&instrument, &results);
 }
@@ -231,6 +232,27 @@ fn analysed_again(instrument: &Instrument, results: &Path) {
         .expect_code(0);
 }
 
+/// Records that are not those that were sealed get no fresh seal.
+fn altered_records_are_not_analysed(instrument: &Instrument, results: &Path) {
+    let copy = copy(instrument, results);
+    let log = copy.join("run-1/server-r0.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.extend_from_slice(b"one line more\n");
+    std::fs::write(&log, bytes).unwrap();
+    let manifest = std::fs::read(copy.join("manifest.json")).unwrap();
+    let finished = instrument.run(["analyze", copy.to_str().unwrap()]);
+    finished.expect_code(2);
+    assert!(
+        finished.stderr.contains("run-1/server-r0.log"),
+        "{}",
+        finished.stderr
+    );
+    assert!(
+        manifest == std::fs::read(copy.join("manifest.json")).unwrap(),
+        "a fresh seal on altered records"
+    );
+}
+
 /// `verify` must fail, and name this.
 #[track_caller]
 fn expect_found(instrument: &Instrument, folder: &Path, what: &str, name: &str) {
@@ -277,6 +299,14 @@ fn flipped_bytes(instrument: &Instrument, results: &Path) {
         std::fs::write(&path, bytes).unwrap();
         expect_found(instrument, &copy, &format!("a bit of {name}"), name);
     }
+    let unreadable = self::copy(instrument, results);
+    std::fs::write(unreadable.join("plan.json"), "{").unwrap();
+    expect_found(
+        instrument,
+        &unreadable,
+        "a plan that is cut off",
+        "plan.json",
+    );
     let copy = copy(instrument, results);
     std::fs::remove_file(copy.join("run-1/metrics.parquet")).unwrap();
     std::fs::write(copy.join("run-1/stray.txt"), "not one of ours").unwrap();
@@ -342,7 +372,7 @@ fn altered_figures(instrument: &Instrument, results: &Path) {
             "/valid_runs",
             "campaign.analysis.valid_runs",
         ),
-        ("plan.json", "/runs/0/seed", "run-1.schedule_sha256"),
+        ("plan.json", "/runs/0/seed", "run-1.analysis.seed"),
         (
             "plan.json",
             "/runs/0/schedule_sha256",
@@ -420,7 +450,7 @@ fn a_frozen_engine_hangs_requests_behind_a_healthy_face_and_is_undone() {
     let started = effect["started_ns"].as_i64().unwrap();
     let undone = effect["undone_ns"].as_i64().unwrap();
     assert!(
-        undone - started >= 3_000_000_000,
+        undone >= effect["undo_planned_ns"].as_i64().unwrap(),
         "undone before its time: {effect}"
     );
     assert_eq!(effect["undone_by"], "instrument");

@@ -63,6 +63,17 @@ fn place(text: &str, what: &str) -> String {
     format!("campaign.toml:{line}:{column}")
 }
 
+/// Checks that an error that was found late still points at what named the target.
+#[track_caller]
+fn placed(finished: &Finished, text: &str, what: &str) {
+    let place = place(text, what);
+    assert!(
+        finished.stderr.contains(&place),
+        "not at {place}:\n{}",
+        finished.stderr
+    );
+}
+
 /// Checks code, place and words of a mistake in the file. Nothing may have been written.
 #[track_caller]
 fn expect(text: &str, code: i32, at: &str, words: &[&str]) {
@@ -165,7 +176,7 @@ fn a_plugins_own_value_is_checked_at_its_place() {
     let text = campaign().text().replace("\"KILL\"", "\"STOPP\"");
     expect(&text, 3, "\"STOPP\"", &["STOPP"]);
     let text = campaign().text().replace("signal = ", "signall = ");
-    expect(&text, 3, "fault.config]", &["signall"]);
+    expect(&text, 3, "config]", &["signall"]);
 }
 
 #[test]
@@ -194,6 +205,7 @@ fn a_role_that_no_process_has_is_found_before_the_load_starts() {
     let instrument = common::instrument();
     let finished = fail(&instrument, &text, &[]);
     finished.expect_code(5);
+    placed(&finished, &text, "[[target.replica]]");
     for word in [
         "victim not found",
         "r0",
@@ -217,6 +229,7 @@ fn a_port_in_use_names_its_holder() {
     let instrument = common::instrument();
     let finished = fail(&instrument, &campaign.text(), &[]);
     finished.expect_code(5);
+    placed(&finished, &campaign.text(), "\"http://127.0.0.1");
     let (port, holder) = (
         campaign.port.to_string(),
         format!("pid {}", std::process::id()),
@@ -252,6 +265,7 @@ fn a_running_target_that_does_not_answer_is_not_waited_for_for_ever() {
     let instrument = common::instrument();
     let finished = fail(&instrument, &text, &[]);
     finished.expect_code(5);
+    placed(&finished, &text, "\"http://127.0.0.1");
     let address = format!("http://127.0.0.1:{port}");
     for word in ["r0", address.as_str(), "did not answer", "start the server"] {
         assert!(
@@ -271,11 +285,33 @@ fn a_command_that_is_not_there_is_named() {
     let instrument = common::instrument();
     let finished = fail(&instrument, &text, &[]);
     finished.expect_code(5);
+    placed(&finished, &text, "[\"no-such-server\"");
     assert!(
         finished.stderr.contains("no-such-server"),
         "{}",
         finished.stderr
     );
+}
+
+#[test]
+fn a_server_that_ends_for_good_while_it_starts_is_not_waited_for() {
+    let _turn = common::turn();
+    let mut campaign = campaign();
+    campaign.restart = "no";
+    let text = campaign.text().replace(
+        "\"${blackstart}\", ",
+        "\"/bin/sh\", \"-c\", \"echo no licence; exit 3\", ",
+    );
+    let instrument = common::instrument();
+    let finished = fail(&instrument, &text, &[]);
+    finished.expect_code(5);
+    for word in ["r0", "exit code 3", "no licence", "server-r0.log"] {
+        assert!(
+            finished.stderr.contains(word),
+            "no {word:?} in:\n{}",
+            finished.stderr
+        );
+    }
 }
 
 #[test]

@@ -67,6 +67,11 @@ fn ctrl_c_while_the_server_starts() {
     let mut running = instrument.start(common::arguments(&instrument, &campaign));
     running.wait_for_stderr("starting   r0");
     wait_for("the engine", || engine(&instrument));
+    // Meanwhile nobody else measures the same server.
+    let second = instrument.run(common::arguments(&instrument, &campaign));
+    second.expect_code(5);
+    let says = "another instrument on this host is measuring";
+    assert!(second.stderr.contains(says), "{}", second.stderr);
     running.signal(Signal::INT);
     running.finish().expect_code(130);
     instrument.expect_nothing_left(common::GONE_WITHIN);

@@ -18,6 +18,12 @@ fn repository() -> PathBuf {
         .unwrap()
 }
 
+/// The target folder that this test was built in.
+fn target_folder() -> PathBuf {
+    let exe = Path::new(env!("CARGO_BIN_EXE_blackstart"));
+    exe.ancestors().nth(2).unwrap().to_owned()
+}
+
 /// The fixture's crate, copied to a folder outside the repository.
 fn crate_outside(instrument: &Instrument) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stutter");
@@ -42,11 +48,9 @@ fn build(krate: &Path, out: &Path) -> Option<()> {
         .arg("--out")
         .arg(out)
         .current_dir(repository())
-        // Whoever runs this test may hold the lock of the usual folder.
-        .env(
-            "CARGO_TARGET_DIR",
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside-plugin"),
-        )
+        // Where this test was built the guests' dependencies are built too. Cargo gives the folder's
+        // lock back before it runs a test.
+        .env("CARGO_TARGET_DIR", target_folder())
         .output()
         .unwrap();
     if output.status.success() {

@@ -5,6 +5,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// Without it, opening a pipe waits for its writer; on a regular file it does nothing. The value is
+/// Linux's on every architecture that Rust's first tiers have; a library for one number would bring
+/// system calls into crates that must have none.
+const O_NONBLOCK: i32 = 0o4000;
+
 /// Opens a regular file for reading. A pipe or a device would block, or never end; it is refused
 /// without waiting for it.
 ///
