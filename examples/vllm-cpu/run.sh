@@ -7,6 +7,8 @@ blackstart=${BLACKSTART:-$here/../../target/release/blackstart}
 [ -x "$blackstart" ] || { echo "no $blackstart: build it with \`cargo xtask build\`, or set BLACKSTART" >&2; exit 3; }
 "$here/prepare.sh"
 [ $# -gt 0 ] || set -- api-kill engine-kill
+status=0
 for campaign in "$@"; do
-  "$blackstart" run "$here/$campaign.toml" --out "$here/work/results" ${RUNS:+--runs "$RUNS"}
+  "$blackstart" run "$here/$campaign.toml" --out "$here/work/results" ${RUNS:+--runs "$RUNS"} || status=$?
 done
+exit "$status"

@@ -78,7 +78,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
             &Reexec::supervisor(),
             sink,
         );
-        Arc::new(launched.map_err(|e| target_failure(&e))?)
+        Arc::new(launched.map_err(|e| target_failure(context, &e))?)
     };
     drop(early);
     let canary = plan
@@ -331,15 +331,19 @@ fn wait_for_service(
                 return Err(ended_for_good(context, targets, replica));
             }
             Err(e) => {
-                let failure = Failure::new(Exit::Target, e);
-                return Err(if launched {
-                    failure.help(format!(
-                        "the server's output is in {}",
-                        RunFiles::new(context.dir).server_log(&replica.id).display()
-                    ))
+                let help = if launched {
+                    let log = RunFiles::new(context.dir).server_log(&replica.id);
+                    format!("the server's output is in {}", log.display())
                 } else {
-                    failure.help("start the server, or correct `base_url`")
-                });
+                    "start the server, or correct `base_url`".to_owned()
+                };
+                return Err(at_replica(
+                    context,
+                    &replica.id,
+                    "base_url",
+                    &e.to_string(),
+                    &help,
+                ));
             }
         }
     }
@@ -427,14 +431,56 @@ fn check_victims(context: &RunContext<'_>, targets: &Targets) -> Result<(), Fail
         {
             targets
                 .resolve_role(replica, process_role)
-                .map_err(|e| target_failure(&e))?;
+                .map_err(|e| target_failure(context, &e))?;
         }
     }
     Ok(())
 }
 
-fn target_failure(error: &TargetError) -> Failure {
-    Failure::message(Exit::Target, error)
+/// A target's error at the line of the file that asked for it.
+fn target_failure(context: &RunContext<'_>, error: &TargetError) -> Failure {
+    let text = error.to_string();
+    // Their texts say what is wrong, and after a semicolon how to mend it.
+    let (message, help) = text
+        .split_once("; ")
+        .unwrap_or((&text, "see the replica's table in the campaign file"));
+    let (replica, key) = match error {
+        TargetError::CommandNotFound { replica, .. }
+        | TargetError::NotExecutable { replica, .. }
+        | TargetError::EmptyCommand { replica }
+        | TargetError::LaunchFailed { replica, .. } => (replica, "process.command".to_owned()),
+        TargetError::CwdMissing { replica, .. } => (replica, "process.cwd".to_owned()),
+        TargetError::PortInUse { replica, .. } | TargetError::BadAddress { replica, .. } => {
+            (replica, "base_url".to_owned())
+        }
+        TargetError::Log { replica, .. } => (replica, "running.log_file".to_owned()),
+        TargetError::PidNotFound { replica, .. } => (replica, "running.pid".to_owned()),
+        TargetError::BadMatch { replica, .. }
+        | TargetError::NoMatch { replica, .. }
+        | TargetError::ManyMatches { replica, .. } => (replica, "running.command_match".to_owned()),
+        TargetError::VictimNotFound { replica, role, .. }
+        | TargetError::UnknownRole { replica, role, .. } => (replica, format!("roles.{role}")),
+        _ => return Failure::message(Exit::Target, error),
+    };
+    at_replica(context, replica, &key, message, help)
+}
+
+/// An error of a replica, at a key of its table.
+fn at_replica(
+    context: &RunContext<'_>,
+    replica: &str,
+    key: &str,
+    message: &str,
+    help: &str,
+) -> Failure {
+    let replicas = &context.prepared.plan.target.replicas;
+    let index = replicas.iter().position(|r| r.id == replica).unwrap_or(0);
+    let path = format!("target.replica.{index}.{key}");
+    let error = context.prepared.file.source.error_at(&path, message, help);
+    Failure {
+        exit: Exit::Target,
+        ..Failure::from(error)
+    }
 }
 
 /// On this host the fault is fired and everything is stamped by one clock: nothing to measure.

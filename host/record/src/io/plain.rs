@@ -16,11 +16,9 @@ const O_NONBLOCK: i32 = 0o4000;
 /// # Errors
 /// What the system says, or that the path names no regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK, opening a pipe waits for its writer. On a regular file it does nothing.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(flags)
+        .custom_flags(O_NONBLOCK)
         .open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
