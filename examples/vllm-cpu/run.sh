@@ -10,5 +10,6 @@ blackstart=${BLACKSTART:-$here/../../target/release/blackstart}
 status=0
 for campaign in "$@"; do
   "$blackstart" run "$here/$campaign.toml" --out "$here/work/results" ${RUNS:+--runs "$RUNS"} || status=$?
+  [ "$status" != 130 ] || break # interrupted
 done
 exit "$status"

@@ -154,7 +154,16 @@ impl Source {
                 (Some(t), _) => t.iter().find(|(k, _)| k.get_ref() == part).map(|(k, v)| {
                     // A table's own span is its header; the key is where a reader looks first.
                     best = match v.get_ref() {
-                        DeValue::Table(_) | DeValue::Array(_) => k.span(),
+                        DeValue::Table(_) => k.span(),
+                        // Of `[[tables]]` the key, of `[values]` the values.
+                        DeValue::Array(_) => {
+                            let text = self.text.get(v.span()).unwrap_or_default();
+                            if text.starts_with('[') && !text.starts_with("[[") {
+                                v.span()
+                            } else {
+                                k.span()
+                            }
+                        }
                         _ => v.span(),
                     };
                     v

@@ -139,7 +139,7 @@ fn a_victim_that_is_no_replica_is_named() {
 
 #[test]
 fn no_victim_is_refused() {
-    broken("victims = [\"r0\"]", "victims = []", "30:1");
+    broken("victims = [\"r0\"]", "victims = []", "30:11");
 }
 
 #[test]
