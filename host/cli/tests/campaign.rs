@@ -379,7 +379,7 @@ fn altered_figures(instrument: &Instrument, results: &Path) {
             "run-1.schedule_sha256",
         ),
         ("report.json", "/campaign/per_run/0/outage_s", "outage_s"),
-        ("run-1/report.json", "/outage_s", "outage_s"),
+        ("run-1/report.json", "/run/outage_s", "outage_s"),
     ] {
         let copy = copy(instrument, results);
         forge(&copy, name, pointer);
