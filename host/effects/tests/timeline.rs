@@ -106,6 +106,33 @@ fn a_freeze_is_registered_in_force_and_undone_at_its_end() {
     });
 }
 
+/// A host that was starved past the effect's end must not begin what the watchdog has closed.
+#[test]
+fn a_freeze_whose_end_has_passed_is_not_fired() {
+    let victim = Child::run(&["sleep", "1000"]);
+    let bench = Bench::new(vec![running("r0", victim.pid())]);
+    let at = bench.in_ms(-2000);
+    let id = bench
+        .timeline
+        .schedule(
+            signal("r0", "api", Signal::Stop),
+            at,
+            Some(at + 1_000_000_000),
+        )
+        .expect("scheduled");
+    let failed = bench.wait(id, "failed");
+    assert!(
+        failed
+            .detail
+            .as_deref()
+            .is_some_and(|d| d.contains("end had passed")),
+        "{:?}",
+        failed.detail
+    );
+    assert_eq!(bench.names(id), ["scheduled", "failed"]);
+    assert_ne!(victim.state(), 'T');
+}
+
 #[test]
 fn cancel_drop_and_panic_undo_what_is_in_force() {
     for how in ["cancel", "drop", "panic"] {

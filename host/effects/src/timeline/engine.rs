@@ -273,7 +273,16 @@ impl Engine {
                 let Action::Signal { signal, .. } = entry.effect.action else {
                     return;
                 };
-                wait_until(at, SleepPlan::DEFAULT);
+                let now = wait_until(at, SleepPlan::DEFAULT);
+                // On a starved host the watchdog may have closed this effect's entry by now: what it
+                // would have to undo must not begin any more.
+                if let Some(until) = entry.effect.until
+                    && now >= self.clock.to_monotonic(until)
+                {
+                    let reason = "the host was so late that the effect's end had passed: not fired";
+                    self.fail(index, reason.to_owned(), None);
+                    return;
+                }
                 // A signal to a zombie succeeds and does nothing.
                 let ended = victim.has_ended();
                 let before = monotonic_ns();
