@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use blackstart_record::EventKind;
-use blackstart_testkit::{CampaignText, Instrument, Seen, free_port, wait_for};
+use blackstart_testkit::{CampaignText, Instrument, Running, Seen, free_port, wait_for};
 use rustix::process::Signal;
 
 /// Long enough that an undo can only be an early one.
@@ -28,9 +28,10 @@ fn engine(instrument: &Instrument) -> Option<Seen> {
         .find(|p| p.command.contains("VLLM::EngineCore"))
 }
 
-fn wait_for_state(instrument: &Instrument, what: &str, wanted: impl Fn(char) -> bool) {
-    wait_for(what, || {
-        engine(instrument).filter(|e| wanted(e.state)).map(drop)
+/// Waits until the engine stands still.
+fn wait_for_freeze(instrument: &Instrument, running: &mut Running) {
+    running.wait_while_it_runs("a frozen engine", || {
+        engine(instrument).filter(|e| e.state == 'T')
     });
 }
 
@@ -106,8 +107,8 @@ fn ctrl_c_in_the_warm_up() {
 fn sigterm_while_the_victim_is_frozen() {
     let _turn = common::turn();
     let instrument = common::instrument();
-    let running = instrument.start(common::arguments(&instrument, &frozen(free_port())));
-    wait_for_state(&instrument, "a frozen engine", |s| s == 'T');
+    let mut running = instrument.start(common::arguments(&instrument, &frozen(free_port())));
+    wait_for_freeze(&instrument, &mut running);
     std::thread::sleep(Duration::from_secs(1));
     running.signal(Signal::TERM);
     let finished = running.finish();
@@ -133,8 +134,8 @@ fn sigterm_while_the_victim_is_frozen() {
 fn sigkill_of_the_instrument_takes_its_servers_with_it() {
     let _turn = common::turn();
     let instrument = common::instrument();
-    let running = instrument.start(common::arguments(&instrument, &frozen(free_port())));
-    wait_for_state(&instrument, "a frozen engine", |s| s == 'T');
+    let mut running = instrument.start(common::arguments(&instrument, &frozen(free_port())));
+    wait_for_freeze(&instrument, &mut running);
     std::thread::sleep(Duration::from_secs(1));
     running.signal(Signal::KILL);
     assert_eq!(running.finish().code, None);
@@ -184,11 +185,13 @@ fn sigkill_of_the_instrument_lets_a_server_of_somebody_else_go_on() {
         &text[to..]
     );
     let file = instrument.write("campaign.toml", text);
-    let running = instrument.start(["run", file.to_str().unwrap(), "--out", "results"]);
-    wait_for_state(&instrument, "a frozen engine", |s| s == 'T');
+    let mut running = instrument.start(["run", file.to_str().unwrap(), "--out", "results"]);
+    wait_for_freeze(&instrument, &mut running);
     running.signal(Signal::KILL);
     running.finish();
-    wait_for_state(&instrument, "an engine that goes on", |s| s != 'T');
+    wait_for("an engine that goes on", || {
+        engine(&instrument).filter(|e| e.state != 'T')
+    });
     // Of the instrument nothing is left; the server is untouched.
     wait_for("the instrument's helpers' end", || {
         let left = instrument.processes();

@@ -233,18 +233,33 @@ impl Running {
     /// # Panics
     /// When it ends without, or [`PATIENCE`] is over.
     pub fn wait_for_stderr(&mut self, text: &str) {
-        wait_for(text, || {
-            if self.stderr().contains(text) {
-                return Some(());
-            }
+        let err = self.err.clone();
+        self.wait_while_it_runs(&format!("{text:?} on its stderr"), || {
+            read_lossy(&err).contains(text).then_some(())
+        });
+    }
+
+    /// Waits until `check` gives something, as long as it runs.
+    ///
+    /// # Panics
+    /// When it ends before that, or [`PATIENCE`] is over: with what it printed.
+    pub fn wait_while_it_runs<T>(&mut self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // Asked first: what it did last may be what is waited for.
             let ended = self.child.try_wait().ok().flatten();
+            if let Some(found) = check() {
+                return found;
+            }
+            let over = Instant::now() > deadline;
             assert!(
-                ended.is_none() || self.stderr().contains(text),
-                "ended without {text:?}: {}",
+                ended.is_none() && !over,
+                "{} without {what}:\n{}",
+                ended.map_or_else(|| format!("{PATIENCE:?}"), |s| s.to_string()),
                 self.stderr()
             );
-            None
-        });
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Sends it a signal.

@@ -15,15 +15,17 @@ pub use processes::{Seen, marked};
 pub use truth::{Life, TruthLine, lives, read_truth};
 
 use std::fs::File;
-use std::path::Path;
 
-/// One heavy test at a time: campaigns on a small machine would disturb each other's clocks. Holds
-/// across threads and across test programs until it is dropped.
+/// One heavy test at a time: campaigns on a small machine would disturb each other's clocks, and two
+/// test programs could choose the same port. Holds across threads, programs and target folders of one
+/// user until it is dropped.
 ///
 /// # Panics
-/// When the lock file in `folder` (cargo's `CARGO_TARGET_TMPDIR`) cannot be made or locked.
-pub fn alone(folder: &Path) -> File {
-    let path = folder.join("one-campaign-at-a-time.lock");
+/// When the lock file in the system's temporary folder cannot be made or locked.
+pub fn alone() -> File {
+    // Each user has a file of their own: another's could not be opened.
+    let user = rustix::process::getuid().as_raw();
+    let path = std::env::temp_dir().join(format!("blackstart-tests-{user}.lock"));
     let file = File::options()
         .create(true)
         .truncate(false)

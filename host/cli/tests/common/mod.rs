@@ -18,7 +18,7 @@ pub fn instrument() -> Instrument {
 
 /// Waits for its turn to run a campaign; see [`blackstart_testkit::alone`].
 pub fn turn() -> std::fs::File {
-    blackstart_testkit::alone(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    blackstart_testkit::alone()
 }
 
 /// Writes the campaign file and returns arguments that run it.
