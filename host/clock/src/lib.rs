@@ -8,7 +8,7 @@
 mod realtime;
 mod sleep;
 
-pub use realtime::{RealTime, request_real_time};
+pub use realtime::{RealTime, Urgency, request_real_time};
 pub use sleep::{SleepPlan, sleep_until, wait_until};
 
 use rustix::time::{ClockId, clock_gettime};

@@ -9,19 +9,36 @@ pub enum RealTime {
     Refused(String),
 }
 
-/// `SCHED_FIFO` priority asked for: above ordinary threads, below the kernel's own.
-const FIFO_PRIORITY: i32 = 10;
+/// How urgent a thread is among the instrument's own. All levels are above ordinary threads and
+/// below the kernel's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Keeps instants: the pacer, load threads, the effect timeline.
+    Instants,
+    /// Must not starve, but gives way to [`Urgency::Instants`]: observers, the look-up of victims.
+    Observing,
+}
+
+impl Urgency {
+    /// `SCHED_FIFO` priority asked for.
+    fn fifo_priority(self) -> i32 {
+        match self {
+            Self::Instants => 10,
+            Self::Observing => 5,
+        }
+    }
+}
 
 /// Asks for `SCHED_FIFO` and a 1 ns timer slack on the calling thread. A refusal is not an error:
 /// it is reported, and the run goes on under the ordinary scheduler.
-pub fn request_real_time() -> RealTime {
+pub fn request_real_time(urgency: Urgency) -> RealTime {
     // The slack is set first: it helps under the ordinary scheduler as well.
     // SAFETY: PR_SET_TIMERSLACK takes one integer and touches only this thread.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0);
     }
     let param = libc::sched_param {
-        sched_priority: FIFO_PRIORITY,
+        sched_priority: urgency.fifo_priority(),
     };
     // SAFETY: `param` outlives the call; pid 0 names the calling thread. RESET_ON_FORK keeps
     // children (the supervised server) under the ordinary scheduler.

@@ -125,7 +125,7 @@ fn a_freeze_whose_end_has_passed_is_not_fired() {
         failed
             .detail
             .as_deref()
-            .is_some_and(|d| d.contains("end had passed")),
+            .is_some_and(|d| d.contains("end has passed")),
         "{:?}",
         failed.detail
     );

@@ -47,9 +47,13 @@ fn a_deadline_that_passes_is_undone_and_others_wait() {
     until("early undone", || early.state() != 'T');
     assert_eq!(late.state(), 'T');
     watchdog.check().expect("still answers");
-    // The farewell undoes what is left.
+    // An instrument so late that it begins the effect only now.
+    held_early.send(Signal::Stop).expect("stopped");
+    until("early frozen again", || early.state() == 'T');
+    // The farewell undoes what is left, and what nobody has said to be over.
     drop(watchdog);
     assert_ne!(late.state(), 'T');
+    assert_ne!(early.state(), 'T');
     let undone: Vec<(String, String, Option<String>)> = journal(dir.path())
         .into_iter()
         .filter_map(|j| match j {
@@ -69,6 +73,7 @@ fn a_deadline_that_passes_is_undone_and_others_wait() {
     let expected = [
         ("early", "deadline passed"),
         ("late", "left at the farewell"),
+        ("early", "left at the farewell"),
     ];
     assert_eq!(
         undone,
@@ -78,6 +83,19 @@ fn a_deadline_that_passes_is_undone_and_others_wait() {
         journal(dir.path()).last(),
         Some(JournalStep::Closed)
     ));
+}
+
+#[test]
+fn an_end_that_has_passed_is_not_registered() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (victim, held) = frozen();
+    let watchdog = spawn(&dir);
+    let error = watchdog
+        .register("past", monotonic_ns() - 1, cont(&held))
+        .expect_err("refused");
+    assert!(error.to_string().contains("has passed"), "{error}");
+    drop(watchdog);
+    assert_eq!(victim.state(), 'T');
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-use blackstart_clock::{RealTime, request_real_time};
+use blackstart_clock::{RealTime, Urgency, request_real_time};
 use blackstart_plan::SloThresholds;
 use blackstart_record::{CensorKind, GapHistograms, RequestRecord};
 use bytes::Bytes;
@@ -111,7 +111,7 @@ pub(crate) fn run(setup: WorkerSetup) -> io::Result<()> {
 /// Makes this thread's timers exact and asks for real-time priority if wanted.
 pub(crate) fn prepare_thread(real_time: bool) -> Result<(), String> {
     if real_time {
-        return match request_real_time() {
+        return match request_real_time(Urgency::Instants) {
             RealTime::Granted => Ok(()),
             RealTime::Refused(reason) => Err(reason),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use blackstart_clock::{RunClock, RunNs};
+use blackstart_clock::{RunClock, RunNs, Urgency, request_real_time};
 use blackstart_plan::Plan;
 use blackstart_record::{EventKind, MetricTable, ProbePath};
 use tokio::runtime::Runtime;
@@ -131,9 +131,17 @@ impl Observers {
             .map_err(|e| ObserveError::System(e.to_string()))?;
         let (stop, stopping) = watch::channel(false);
         let (clock, sink, cpu) = (run.clock, run.sink, run.cpu);
+        let real_time = run.plan.load.real_time;
         let thread = std::thread::Builder::new()
             .name(THREAD_NAME.to_owned())
-            .spawn(move || drive(runtime, probers, scrapers, cpu, clock, sink, stopping))
+            .spawn(move || {
+                // A probe sent late finds the recovery late. A refusal costs only that, and the
+                // gaps between probes are in the record.
+                if real_time {
+                    let _ = request_real_time(Urgency::Observing);
+                }
+                drive(runtime, probers, scrapers, cpu, clock, sink, stopping)
+            })
             .map_err(|e| ObserveError::System(e.to_string()))?;
         Ok(ObserversHandle {
             stop,

@@ -7,7 +7,8 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use blackstart_clock::{
-    NS_PER_S, RealTime, RunClock, RunNs, SleepPlan, monotonic_ns, request_real_time, wait_until,
+    NS_PER_S, RealTime, RunClock, RunNs, SleepPlan, Urgency, monotonic_ns, request_real_time,
+    wait_until,
 };
 use blackstart_record::{EffectStep, EventKind};
 use blackstart_targets::{ProcessRef, Signal, Targets};
@@ -17,7 +18,7 @@ use super::prepare::{Means, Preparer};
 use super::request::Worker;
 use super::{Effect, FIRE_WAKE_NS, Mode, Notice, PREPARE_NS, RECHECK_NS, Report, Shared};
 use crate::action::Action;
-use crate::http::{HTTP_TIMEOUT_NS, Sent};
+use crate::http::{END_HAD_PASSED, HTTP_TIMEOUT_NS, Sent, Unsent};
 use crate::watchdog::Watchdog;
 
 /// Longest wait without a look at the world.
@@ -54,6 +55,8 @@ struct Entry {
     phase: Phase,
     /// Whether the watchdog may know of it.
     registered: bool,
+    /// Whether the look-up at its very instant, after which there is no other, was asked for.
+    looked_last: bool,
 }
 
 impl Entry {
@@ -113,7 +116,7 @@ impl Engine {
     /// Until cancelled. Tells once whether it runs under real-time priority.
     pub(super) fn run(mut self, tell: Sender<RealTime>) {
         // Whoever asked may be gone; then nobody needs the answer.
-        let _ = tell.send(request_real_time());
+        let _ = tell.send(request_real_time(Urgency::Instants));
         if catch_unwind(AssertUnwindSafe(|| self.keep())).is_err() {
             let text =
                 "internal error: the effect timeline panicked; everything in force is undone"
@@ -161,6 +164,7 @@ impl Engine {
             effect,
             phase: Phase::Waiting,
             registered: false,
+            looked_last: false,
         }));
         for report in reports {
             self.take(report);
@@ -268,23 +272,27 @@ impl Engine {
     fn fire(&mut self, index: usize, means: Means) {
         let entry = &mut self.entries[index];
         let at = self.clock.to_monotonic(entry.effect.at);
+        let until = entry.effect.until.map(|u| self.clock.to_monotonic(u));
         match means {
             Means::Process(victim) => {
                 let Action::Signal { signal, .. } = entry.effect.action else {
                     return;
                 };
                 let now = wait_until(at, SleepPlan::DEFAULT);
-                // On a starved host the watchdog may have closed this effect's entry by now: what it
-                // would have to undo must not begin any more.
-                if let Some(until) = entry.effect.until
-                    && now >= self.clock.to_monotonic(until)
-                {
-                    let reason = "the host was so late that the effect's end had passed: not fired";
-                    self.fail(index, reason.to_owned(), None);
+                // What should be undone by now must not begin any more.
+                if until.is_some_and(|until| now >= until) {
+                    self.fail(index, END_HAD_PASSED.to_owned(), None);
                     return;
                 }
                 // A signal to a zombie succeeds and does nothing.
                 let ended = victim.has_ended();
+                if ended && !entry.looked_last {
+                    // Found seconds ago, replaced since, and the second look came too late.
+                    entry.looked_last = true;
+                    self.preparer.prepare(&entry.effect, None);
+                    entry.phase = Phase::Preparing { last_try: true };
+                    return;
+                }
                 let before = monotonic_ns();
                 let sent = match self.mode {
                     _ if ended => Err(io::Error::from_raw_os_error(libc::ESRCH)),
@@ -298,7 +306,7 @@ impl Engine {
                 self.signal_fired(index, victim, signal, sent, bracket);
             }
             Means::Request(worker) => {
-                if worker.fire(at) {
+                if worker.fire(at, until) {
                     entry.phase = Phase::Firing(worker);
                 } else {
                     let reason = "internal error: its thread has ended".to_owned();
@@ -319,6 +327,7 @@ impl Engine {
             Means::Missing(_) => {
                 // It may just be between two lives: one more look, at its instant.
                 wait_until(at, SleepPlan::DEFAULT);
+                entry.looked_last = true;
                 self.preparer.prepare(&entry.effect, None);
                 entry.phase = Phase::Preparing { last_try: true };
             }
@@ -366,6 +375,7 @@ impl Engine {
                 }
                 self.started(index, &bracket, Some(format!("status {status}")));
             }
+            Err(Unsent::EndHadPassed) => self.fail(index, END_HAD_PASSED.to_owned(), None),
             Err(reason) => {
                 let text = format!("{reason}; {}", if undoable { "it is undone" } else { "" });
                 let text = text.trim_end_matches("; ").to_owned();

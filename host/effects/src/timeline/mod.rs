@@ -22,8 +22,10 @@ use outbox::Outbox;
 pub const MAX_EFFECTS: usize = 1024;
 /// Longest time between an effect and its undo.
 pub const MAX_EFFECT_NS: i64 = 3600 * NS_PER_S;
-/// How long before its instant an effect's victim is looked up and registered.
-pub const PREPARE_NS: i64 = 250 * NS_PER_MS;
+/// How long before its instant an effect's victim is looked up and registered: long enough for a
+/// host that is busy with the very server under test. What the look-up found is looked at again
+/// [`RECHECK_NS`] before the instant, and used as it is should that second look come too late.
+pub const PREPARE_NS: i64 = 5 * NS_PER_S;
 /// How long before its instant the victim is looked up again.
 pub const RECHECK_NS: i64 = 25 * NS_PER_MS;
 /// How long before its instant the thread begins its precise wait.

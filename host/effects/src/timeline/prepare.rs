@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use blackstart_clock::RunClock;
+use blackstart_clock::{RunClock, Urgency, request_real_time};
 use blackstart_targets::{ProcessRef, Signal, Targets};
 
 use super::request::Worker;
@@ -60,7 +60,11 @@ impl Preparer {
         };
         let thread = std::thread::Builder::new()
             .name("effect-prepare".to_owned())
-            .spawn(move || bench.run(&inbox))?;
+            .spawn(move || {
+                // A victim that is looked up late is hit late. A refusal shows in the fire error.
+                let _ = request_real_time(Urgency::Observing);
+                bench.run(&inbox);
+            })?;
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),

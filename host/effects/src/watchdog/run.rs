@@ -31,6 +31,7 @@ pub fn run() -> ExitCode {
     let mut watchdog = Process {
         journal: None,
         entries: Vec::new(),
+        overdue: Vec::new(),
         last_beat: monotonic_ns(),
         undoing: Vec::new(),
         bytes: Vec::new(),
@@ -39,6 +40,7 @@ pub fn run() -> ExitCode {
     // A frozen process must not wait for a request's answer.
     let (signals, requests): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut watchdog.entries)
         .into_iter()
+        .chain(std::mem::take(&mut watchdog.overdue))
         .partition(|e| matches!(e.action, Undo::Cont { .. }));
     for entry in signals.into_iter().chain(requests) {
         watchdog.undo(entry, because);
@@ -70,6 +72,7 @@ fn detach() {
     }
 }
 
+#[derive(Clone)]
 struct Entry {
     key: String,
     deadline_ns: i64,
@@ -79,6 +82,9 @@ struct Entry {
 struct Process {
     journal: Option<Arc<Mutex<Journal>>>,
     entries: Vec<Entry>,
+    /// Undone at their deadline, and the instrument has not said that they are over: it may have
+    /// been late, and begun the effect after that. They are undone again at its end.
+    overdue: Vec<Entry>,
     last_beat: i64,
     undoing: Vec<JoinHandle<()>>,
     bytes: Vec<u8>,
@@ -94,6 +100,7 @@ impl Process {
                 .partition(|e| e.deadline_ns.saturating_add(GRACE_NS) <= now);
             self.entries = rest;
             for entry in late {
+                self.overdue.push(entry.clone());
                 self.undo(entry, LATE);
             }
             self.undoing.retain(|t| !t.is_finished());
@@ -168,7 +175,10 @@ impl Process {
                 deadline_ns,
                 action,
             } => {
-                if self.entries.len() >= MAX_ENTRIES {
+                if deadline_ns <= self.last_beat {
+                    return Err("the effect's end has passed already".to_owned());
+                }
+                if self.entries.len() + self.overdue.len() >= MAX_ENTRIES {
                     return Err(format!("more than {MAX_ENTRIES} effects at a time"));
                 }
                 self.append(JournalStep::Registered {
@@ -176,7 +186,7 @@ impl Process {
                     deadline_ns,
                     undo: action.describe(),
                 })?;
-                self.entries.retain(|e| e.key != key);
+                self.forget(&key);
                 self.entries.push(Entry {
                     key,
                     deadline_ns,
@@ -185,15 +195,21 @@ impl Process {
                 Ok(())
             }
             Op::Done { key } => {
-                let before = self.entries.len();
-                self.entries.retain(|e| e.key != key);
-                if self.entries.len() < before {
+                if self.forget(&key) {
                     self.append(JournalStep::Done { key })?;
                 }
                 Ok(())
             }
             Op::Beat | Op::Bye => Ok(()),
         }
+    }
+
+    /// Whether there was such an entry.
+    fn forget(&mut self, key: &str) -> bool {
+        let before = self.entries.len() + self.overdue.len();
+        self.entries.retain(|e| e.key != key);
+        self.overdue.retain(|e| e.key != key);
+        self.entries.len() + self.overdue.len() < before
     }
 
     fn append(&self, step: JournalStep) -> Result<(), String> {
@@ -268,7 +284,8 @@ fn execute(action: &Undo) -> (Option<String>, Option<String>) {
             }
         },
         Undo::Http(request) => {
-            let result = Sender::new().and_then(|s| s.send_undo(request, 0).result);
+            let result = Sender::new()
+                .and_then(|s| s.send_undo(request, 0).result.map_err(|e| e.to_string()));
             match result {
                 Ok(status) => (None, Some(status.to_string())),
                 Err(reason) => (Some(reason), None),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use blackstart_clock::{RealTime, request_real_time};
+use blackstart_clock::{RealTime, Urgency, request_real_time};
 use hyper::header::HeaderValue;
 use serde_json::json;
 use tokio::sync::watch;
@@ -95,7 +95,7 @@ async fn life(args: MockArgs, mut config: Config, release: &'static Release) -> 
 
     let realtime = config
         .realtime
-        .then(|| request_real_time() == RealTime::Granted);
+        .then(|| request_real_time(Urgency::Instants) == RealTime::Granted);
     // The API's phases before the engine.
     let writer = LineWriter::new(release.prefix, "APIServer", std::process::id());
     let mut pace = Pace::from(started_ns);

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use blackstart_clock::{RealTime, request_real_time};
+use blackstart_clock::{RealTime, Urgency, request_real_time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde_json::json;
@@ -57,7 +57,7 @@ pub fn serve(
 ) -> io::Result<End> {
     sharpen_timers();
     if config.realtime {
-        let granted = request_real_time() == RealTime::Granted;
+        let granted = request_real_time(Urgency::Instants) == RealTime::Granted;
         truth.write("realtime", json!({ "granted": granted }));
     }
     socket.set_nonblocking(true)?;
