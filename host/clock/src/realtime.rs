@@ -29,13 +29,18 @@ impl Urgency {
     }
 }
 
-/// Asks for `SCHED_FIFO` and a 1 ns timer slack on the calling thread. A refusal is not an error:
-/// it is reported, and the run goes on under the ordinary scheduler.
+/// Asks for `SCHED_FIFO`, and for [`Urgency::Instants`] a 1 ns timer slack, on the calling thread. A
+/// refusal is not an error: it is reported, and the run goes on under the ordinary scheduler.
+///
+/// Children are under the ordinary scheduler again, but without timer slack, which real-time threads do
+/// not have: a thread that starts the system under test must give it back what it had before.
 pub fn request_real_time(urgency: Urgency) -> RealTime {
     // The slack is set first: it helps under the ordinary scheduler as well.
-    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches only this thread.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0);
+    if urgency == Urgency::Instants {
+        // SAFETY: PR_SET_TIMERSLACK takes one integer and touches only this thread.
+        unsafe {
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0);
+        }
     }
     let param = libc::sched_param {
         sched_priority: urgency.fifo_priority(),

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use blackstart_clock::{NS_PER_MS, RunClock, monotonic_ns, sleep_until};
+use blackstart_clock::{
+    NS_PER_MS, RunClock, Urgency, monotonic_ns, request_real_time, sleep_until,
+};
 
 use crate::lines::{LineSplitter, unix_now};
 
@@ -64,6 +66,8 @@ impl LogTail {
         let thread = std::thread::Builder::new()
             .name("log-tail".to_owned())
             .spawn(move || {
+                // A line that is read late is stamped late. A refusal costs only that.
+                let _ = request_real_time(Urgency::Observing);
                 if let Err(e) = follower.run() {
                     on_error(e.to_string());
                 }

@@ -48,6 +48,29 @@ fn kill(pid: u32) {
         .expect("killed");
 }
 
+/// The supervisor may run at real-time priority; the system under test must run as it always does.
+#[test]
+fn a_server_runs_under_the_ordinary_scheduler() {
+    let dir = tempfile::tempdir().expect("dir");
+    let events = Events::default();
+    let plan = replica("exec sleep 1000");
+    let server = launch(&plan, &dir, &events).expect("launched");
+    let (main, _) = server.main().expect("main");
+    let stat = std::fs::read_to_string(format!("/proc/{main}/stat")).expect("stat");
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .expect("title")
+        .1
+        .split_ascii_whitespace()
+        .collect();
+    // Fields 19 (nice), 40 (real-time priority) and 41 (policy) of proc(5); the title is the second.
+    assert_eq!((fields[16], fields[37], fields[38]), ("0", "0", "0"));
+    let slack = |pid: &str| {
+        std::fs::read_to_string(format!("/proc/{pid}/timerslack_ns")).expect("timer slack")
+    };
+    assert_eq!(slack(&main.to_string()), slack("self"));
+}
+
 #[test]
 fn a_tree_is_started_logged_and_stopped_completely() {
     let dir = tempfile::tempdir().expect("dir");

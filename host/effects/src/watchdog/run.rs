@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use blackstart_clock::{NS_PER_S, monotonic_ns};
+use blackstart_clock::{NS_PER_S, Urgency, monotonic_ns, request_real_time};
 use blackstart_targets::{ProcessRef, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -28,6 +28,8 @@ const LEFT: &str = "left at the farewell";
 /// instrument says farewell or dies. Ends only after everything was undone.
 pub fn run() -> ExitCode {
     detach();
+    // On a starved host an undo must not wait. A refusal costs only that.
+    let _ = request_real_time(Urgency::Observing);
     let mut watchdog = Process {
         journal: None,
         entries: Vec::new(),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
+use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, Urgency, monotonic_ns, request_real_time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
@@ -48,7 +48,11 @@ impl Pump {
         };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || worker.run())?;
+            .spawn(move || {
+                // A line that is read late is stamped late. A refusal costs only that.
+                let _ = request_real_time(Urgency::Observing);
+                worker.run();
+            })?;
         Ok(Self {
             wake,
             sources,

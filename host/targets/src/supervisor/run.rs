@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
 
-use blackstart_clock::{NS_PER_S, RunClock, monotonic_ns};
+use blackstart_clock::{NS_PER_S, RunClock, Urgency, monotonic_ns, request_real_time};
 use blackstart_plan::{OrphanPolicy, RestartPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -22,12 +22,19 @@ use crate::process_ref::Signal;
 
 /// Longest time between two looks at the world, should a wake-up be lost.
 const IDLE_NS: i64 = NS_PER_S;
+/// The kernel's timer slack of an ordinary thread, where it cannot be read.
+const DEFAULT_TIMER_SLACK_NS: u64 = 50_000;
 /// How long, in an orderly stop, processes may outlive the main process before SIGKILL.
 const SURVIVOR_GRACE_NS: i64 = 2 * NS_PER_S;
 
 /// The supervisor process: configuration and commands on standard input, events on standard
 /// output, until the tree has been stopped. The exit code is 0 when nothing was left behind.
 pub fn run() -> ExitCode {
+    // Of the ordinary scheduler; real-time threads have none, and children would inherit that.
+    let timer_slack_ns = rustix::thread::current_timer_slack().unwrap_or(DEFAULT_TIMER_SLACK_NS);
+    // A server that keeps the host busy must not delay its own restart beyond the policy's delay.
+    // A refusal costs only that.
+    let _ = request_real_time(Urgency::Observing);
     let signals = match become_supervisor() {
         Ok(signals) => signals,
         Err(reason) => return refuse(reason),
@@ -59,6 +66,7 @@ pub fn run() -> ExitCode {
         signals,
         input,
         pump,
+        timer_slack_ns,
         main: None,
         starts: 0,
         restart_at: None,
@@ -142,6 +150,8 @@ struct Supervisor {
     signals: OwnedFd,
     input: Input,
     pump: Pump,
+    /// What the server is started with, in nanoseconds.
+    timer_slack_ns: u64,
     main: Option<Main>,
     starts: u32,
     restart_at: Option<i64>,
@@ -169,9 +179,17 @@ impl Supervisor {
         if let Some(cwd) = &self.config.cwd {
             command.current_dir(cwd);
         }
+        let timer_slack_ns = self.timer_slack_ns;
         // SAFETY: only async-signal-safe calls between fork and exec.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                libc::prctl(
+                    libc::PR_SET_TIMERSLACK,
+                    timer_slack_ns as libc::c_ulong,
+                    0,
+                    0,
+                    0,
+                );
                 let mut none: libc::sigset_t = std::mem::zeroed();
                 libc::sigemptyset(&raw mut none);
                 libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
