@@ -8,7 +8,10 @@ mod arrivals;
 mod method;
 mod phases;
 
-pub use arrivals::{Arrivals, ArrivalsError, MAX_SCHEDULED_REQUESTS, Schedule};
+pub use arrivals::{
+    Arrivals, ArrivalsError, MAX_BURSTINESS, MAX_RATE_SEGMENTS, MAX_SCHEDULED_REQUESTS,
+    MIN_BURSTINESS, RateProfile, RateSegment, Schedule,
+};
 pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
 

@@ -30,10 +30,7 @@ pub fn timeline(prepared: &Prepared) {
     out!(
         "load       {} req/s {} to {}{}, {} tokens each, client timeout {}",
         plan.load.rate_per_s,
-        match plan.load.arrivals {
-            blackstart_plan::Arrivals::Poisson => "Poisson",
-            blackstart_plan::Arrivals::Constant => "constant",
-        },
+        plan.load.arrivals,
         plan.load.base_url,
         plan.load.endpoint.path(),
         plan.load.max_tokens,
