@@ -66,7 +66,7 @@ pub enum ReadyError {
         reason: String,
     },
     /// It did not answer with a token in time.
-    #[error("{what}; last seen: {last_seen}")]
+    #[error("{what}; last seen: {last_seen}; {mend}")]
     NotReady {
         /// Which replica, at which address, and that it did not answer within which time, or that
         /// it refused for good.

@@ -64,7 +64,13 @@ fn not_ready(
     error: &ReadyError,
 ) -> Failure {
     let address = replica_path(context, &replica.id, "base_url");
-    let ReadyError::NotReady { mend, key, .. } = error else {
+    let ReadyError::NotReady {
+        what,
+        last_seen,
+        mend,
+        key,
+    } = error
+    else {
         let help = "correct the replica's table in the campaign file";
         return at(source(context), &address, &error.to_string(), help);
     };
@@ -75,7 +81,8 @@ fn not_ready(
     }
     // Keys of the load stand in their own table.
     let path = key.unwrap_or(&address);
-    at(source(context), path, &error.to_string(), &help)
+    let message = format!("{what}; last seen: {last_seen}");
+    at(source(context), path, &message, &help)
 }
 
 /// Waits for something, and gives up when the operator interrupts or the server has ended for good.
