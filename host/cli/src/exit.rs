@@ -93,6 +93,25 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What went wrong with its causes, each said once: many errors repeat their cause in their own
+    /// sentence.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for cause in self.error.chain() {
+            let cause = cause.to_string();
+            if text.contains(&cause) {
+                continue;
+            }
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+        text
+    }
+}
+
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self {
@@ -107,11 +126,33 @@ impl From<ConfigError> for Failure {
 impl From<PluginError> for Failure {
     fn from(error: PluginError) -> Self {
         let help = error.help();
-        let failure = Self::new(Exit::Plugin, error);
+        // A machine that cannot run a plugin says nothing about the plugin.
+        let exit = if error.is_shortage() {
+            Exit::Internal
+        } else {
+            Exit::Plugin
+        };
+        let failure = Self::new(exit, error);
         if help.is_empty() {
             failure
         } else {
             failure.help(help)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_the_sentence_repeats_is_said_once() {
+        let lost = std::path::Path::new("/no/such/folder/plan.json");
+        let error = blackstart_record::read_json::<i32>(lost).unwrap_err();
+        let text = Failure::internal(error).context("reading the plan").text();
+        assert!(text.starts_with("reading the plan: /no/such/"), "{text}");
+        assert_eq!(text.matches("No such file").count(), 1, "{text}");
+        let other = Failure::internal(std::io::Error::other("disk")).context("writing x");
+        assert_eq!(other.text(), "writing x: disk");
     }
 }

@@ -174,6 +174,19 @@ pub fn match_replica_log(
         }
     };
     match match_log(plugins, name, config, replica, file, options) {
+        // The boundaries of the fault may be among those that were dropped, and a later start would
+        // then pass for the one that followed the fire.
+        Ok(Matched {
+            reading:
+                LogReading {
+                    dropped: Some(dropped),
+                    ..
+                },
+            ..
+        }) => not_measured(format!(
+            "the log names more boundaries than are kept: {} of them, from line {} to line {}, were dropped",
+            dropped.boundaries, dropped.first_line, dropped.last_line
+        )),
         Ok(matched) => Boundaries {
             replica: replica.to_owned(),
             matcher: Some(matched.matcher),

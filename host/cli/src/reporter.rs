@@ -94,7 +94,7 @@ pub fn print_failure(failure: &Failure) {
     let mut text = if failure.drawn {
         failure.error.to_string()
     } else {
-        format!("error: {:#}", failure.error)
+        format!("error: {}", failure.text())
     };
     if let Some(help) = &failure.help {
         text.push_str("\n  help: ");

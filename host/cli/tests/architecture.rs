@@ -325,3 +325,17 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     }
     files
 }
+
+#[test]
+fn the_build_tasks_show_what_cargo_does() {
+    let config = repository_file(".cargo/config.toml");
+    assert!(
+        config.contains("xtask = ") && !config.contains("--quiet") && !config.contains(" -q"),
+        "a build of many minutes must show its progress: {config}"
+    );
+}
+
+fn repository_file(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap()
+}

@@ -17,19 +17,8 @@ fn campaign() -> CampaignText {
     campaign
 }
 
-/// Runs a campaign file that must fail, with a way to mend it.
+/// Runs a campaign file that must fail: with one error and a way to mend it, and nothing left behind.
 fn fail(instrument: &Instrument, text: &str, more: &[&str]) -> Finished {
-    let finished = fail_somehow(instrument, text, more);
-    assert!(
-        finished.stderr.contains("help: ") || finished.stderr.contains("; "),
-        "no way to mend it:\n{}",
-        finished.stderr
-    );
-    finished
-}
-
-/// Runs a campaign file that must fail: with one error, and nothing left behind.
-fn fail_somehow(instrument: &Instrument, text: &str, more: &[&str]) -> Finished {
     let file = instrument.write("campaign.toml", text);
     let mut args = vec!["run", file.to_str().unwrap()];
     if !more.contains(&"--out") {
@@ -50,6 +39,11 @@ fn fail_somehow(instrument: &Instrument, text: &str, more: &[&str]) -> Finished 
         .count();
     assert_eq!(errors, 1, "one error, not {errors}:\n{}", finished.stderr);
     assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("help: ") || finished.stderr.contains("; "),
+        "no way to mend it:\n{}",
+        finished.stderr
+    );
     finished
 }
 
@@ -114,7 +108,7 @@ fn a_wrong_type_and_a_file_that_is_no_toml_have_a_place() {
     ] {
         let text = campaign().text().replace(right, wrong);
         let instrument = common::instrument();
-        let finished = fail_somehow(&instrument, &text, &[]);
+        let finished = fail(&instrument, &text, &[]);
         finished.expect_code(3);
         let place = place(&text, at);
         assert!(
@@ -148,7 +142,8 @@ fn a_capability_that_is_not_granted_is_refused_with_the_grant_to_add() {
         &[
             "effect-process",
             "does not grant",
-            "[fault.grant] process =",
+            "[fault.grant]",
+            "process = [\"r0\"]",
         ],
     );
     // Granted for another replica only: the single effect is refused.
@@ -174,9 +169,17 @@ fn a_capability_that_is_not_granted_is_refused_with_the_grant_to_add() {
 #[test]
 fn a_plugins_own_value_is_checked_at_its_place() {
     let text = campaign().text().replace("\"KILL\"", "\"STOPP\"");
-    expect(&text, 3, "\"STOPP\"", &["STOPP"]);
+    let words = ["`signal` is \"STOPP\"", "one of: ", "\"KILL\"", "\"TERM\""];
+    expect(&text, 3, "\"STOPP\"", &words);
+    let text = campaign().text().replace("\"KILL\"", "\"KIL\"");
+    expect(&text, 3, "\"KIL\"", &["did you mean \"KILL\"?"]);
     let text = campaign().text().replace("signal = ", "signall = ");
-    expect(&text, 3, "config]", &["signall"]);
+    let words = [
+        "unknown key `signall`",
+        "did you mean `signal`?",
+        "`process`",
+    ];
+    expect(&text, 3, "signall", &words);
 }
 
 #[test]
@@ -267,13 +270,91 @@ fn a_running_target_that_does_not_answer_is_not_waited_for_for_ever() {
     finished.expect_code(5);
     placed(&finished, &text, "\"http://127.0.0.1");
     let address = format!("http://127.0.0.1:{port}");
-    for word in ["r0", address.as_str(), "did not answer", "start the server"] {
+    for word in [
+        "r0",
+        address.as_str(),
+        "did not answer with a token within 20 s (",
+        "check that the server was started",
+    ] {
         assert!(
             finished.stderr.contains(word),
             "no {word:?} in:\n{}",
             finished.stderr
         );
     }
+}
+
+#[test]
+fn a_model_that_the_server_does_not_serve_is_mended_at_the_model() {
+    let _turn = common::turn();
+    let text = campaign()
+        .text()
+        .replace("model = \"mock\"", "model = \"mok\"");
+    let instrument = common::instrument();
+    let finished = fail(&instrument, &text, &[]);
+    finished.expect_code(5);
+    placed(&finished, &text, "\"mok\"");
+    for word in [
+        "refused 5 requests in a row",
+        "does not serve model `mok` but `mock`: set load.model",
+        "server-r0.log",
+    ] {
+        assert!(
+            finished.stderr.contains(word),
+            "no {word:?} in:\n{}",
+            finished.stderr
+        );
+    }
+    assert!(
+        !finished.stderr.contains("within 0 s"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_pid_that_nobody_has_is_found_before_anything_starts() {
+    // Above the largest pid that the kernel gives.
+    const NOBODY: &str = "4194999";
+    let text = CampaignText::new("errors", free_port()).text();
+    let from = text.find("[target.replica.process]").unwrap();
+    let to = text.find("[observe]").unwrap();
+    let text = format!(
+        "{}[target.replica.running]\npid = {NOBODY}\n\n{}",
+        &text[..from],
+        &text[to..]
+    );
+    let instrument = common::instrument();
+    let finished = fail(&instrument, &text, &["--dry-run"]);
+    finished.expect_code(5);
+    placed(&finished, &text, NOBODY);
+    assert!(
+        finished
+            .stderr
+            .contains(&format!("no process has pid {NOBODY}")),
+        "{}",
+        finished.stderr
+    );
+    assert!(!instrument.path("results").exists());
+}
+
+#[test]
+fn a_hold_shorter_than_a_probe_may_take_is_warned_of() {
+    let text = campaign()
+        .text()
+        .replace("probe_timeout = \"1s\"", "probe_timeout = \"3s\"");
+    let instrument = common::instrument();
+    let file = instrument.write("campaign.toml", &text);
+    let finished = instrument.run(["run", file.to_str().unwrap(), "--dry-run"]);
+    finished.expect_code(0);
+    assert!(
+        finished
+            .stderr
+            .contains("warning: the hold of 2s is shorter")
+            && finished.stderr.contains("help: "),
+        "{}",
+        finished.stderr
+    );
 }
 
 #[test]
@@ -300,7 +381,8 @@ fn a_server_that_ends_for_good_while_it_starts_is_not_waited_for() {
     campaign.restart = "no";
     let text = campaign.text().replace(
         "\"${blackstart}\", ",
-        "\"/bin/sh\", \"-c\", \"echo no licence; exit 3\", ",
+        // Its last line counts, behind any amount of text, in any encoding.
+        "\"/bin/sh\", \"-c\", \"printf '\\\\377x'; yes filler | head -c 3000000; echo; echo no licence; exit 3\", ",
     );
     let instrument = common::instrument();
     let finished = fail(&instrument, &text, &[]);

@@ -257,7 +257,11 @@ fn a_file_that_is_no_log_is_refused_by_name_and_the_others_are_read() {
     let good = fixture("real-0.32.0-cpu-served.log");
     let finished = instrument.run(["logs", "--json", "noise.log", good.to_str().unwrap()]);
     assert_ne!(finished.code, Some(0), "an unread file is no success");
-    assert!(finished.stderr.contains("noise.log"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("error: noise.log: no log matcher"),
+        "{}",
+        finished.stderr
+    );
     assert!(
         finished.stdout.contains("\"banner\""),
         "the other file was not read"
@@ -265,4 +269,63 @@ fn a_file_that_is_no_log_is_refused_by_name_and_the_others_are_read() {
     let missing = instrument.run(["logs", "--json", "missing.log"]);
     missing.expect_code(3);
     assert!(missing.stderr.contains("missing.log"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_log_of_endless_starts_is_read_in_bounded_memory_and_says_what_is_left_out() {
+    let instrument = instrument();
+    let served = std::fs::read_to_string(fixture("real-0.32.0-cpu-served.log")).unwrap();
+    let banner = rows(&instrument.run([
+        "logs",
+        "--json",
+        fixture("real-0.32.0-cpu-served.log").to_str().unwrap(),
+    ]))
+    .iter()
+    .find(|r| r["key"] == "banner")
+    .unwrap()["line"]
+        .as_u64()
+        .unwrap();
+    let line = served
+        .lines()
+        .nth(usize::try_from(banner).unwrap() - 1)
+        .unwrap();
+    const STARTS: u32 = 400_000;
+    instrument.write("loop.log", format!("{line}\n").repeat(STARTS as usize));
+    let finished = instrument.run(["logs", "loop.log"]);
+    finished.expect_code(0);
+    assert!(
+        finished
+            .stderr
+            .contains("warning: loop.log: too many boundaries to keep"),
+        "{}",
+        finished.stderr
+    );
+    for says in [
+        "\n  start 1 ".to_owned(),
+        format!("\n  start {STARTS} "),
+        "boundaries left out, from line".to_owned(),
+        format!("{STARTS} lines, {STARTS} matched"),
+    ] {
+        assert!(finished.stdout.contains(&says), "no {says:?}");
+    }
+    assert!(finished.stdout.lines().count() < 2_000_000);
+}
+
+#[test]
+fn stamps_before_the_lines_are_not_said_to_be_a_container_runtimes() {
+    let instrument = instrument();
+    let text = std::fs::read_to_string(fixture("real-0.32.0-cpu-served.log")).unwrap();
+    let stamped: String = text
+        .lines()
+        .map(|line| format!("2026-05-01T10:00:00.000000001Z {line}\n"))
+        .collect();
+    instrument.write("server-r0.log", stamped);
+    let finished = instrument.run(["logs", "server-r0.log"]);
+    finished.expect_code(0);
+    assert!(
+        finished.stdout.contains("· the stamps before the lines")
+            && !finished.stdout.contains("container"),
+        "{}",
+        finished.stdout
+    );
 }

@@ -65,6 +65,71 @@ fn build(krate: &Path, out: &Path) -> Option<()> {
     None
 }
 
+/// The code blocks of plugins/README.md that belong to the file named before them, or the last one.
+fn readme_block(kind: &str, contains: &str) -> String {
+    let readme = std::fs::read_to_string(repository().join("plugins/README.md")).unwrap();
+    let fence = format!("```{kind}\n");
+    let blocks: Vec<&str> = readme
+        .split(&fence)
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .filter(|block| block.contains(contains))
+        .collect();
+    assert_eq!(blocks.len(), 1, "{kind} blocks with {contains:?}");
+    blocks[0].to_owned()
+}
+
+#[test]
+fn the_plugin_of_the_readme_builds_and_arms() {
+    let instrument = common::instrument();
+    let krate = instrument.path("pause");
+    std::fs::create_dir_all(krate.join("src")).unwrap();
+    let manifest = readme_block("toml", "crate-type");
+    let sdk = repository().join("plugins/sdk");
+    let moved = manifest.replace("../blackstart/plugins/sdk", sdk.to_str().unwrap());
+    assert_ne!(moved, manifest, "the page names the SDK otherwise");
+    std::fs::write(krate.join("Cargo.toml"), moved).unwrap();
+    std::fs::write(krate.join("src/lib.rs"), readme_block("rust", "register!")).unwrap();
+    // Where the page's campaign lines look for it: beside the campaign file.
+    if build(&krate, &instrument.path("pause.wasm")).is_none() {
+        return;
+    }
+    let mut campaign = CampaignText::new("readme", free_port());
+    campaign.fault = readme_block("toml", "[fault]");
+    let dry = |text: &str| {
+        let file = instrument.write("campaign.toml", text);
+        instrument.run(["run", file.to_str().unwrap(), "--dry-run"])
+    };
+    let finished = dry(&campaign.text());
+    finished.expect_code(0);
+    assert!(
+        finished.stdout.contains("pause: r0 stopped for 2000 ms"),
+        "{}",
+        finished.stdout
+    );
+
+    // Its table is held to its schema, and its effects to the run.
+    let wrong = dry(&campaign
+        .text()
+        .replace("duration_ms = 2000", "duration = 2000"));
+    wrong.expect_code(3);
+    assert!(
+        wrong.stderr.contains("unknown key `duration`")
+            && wrong.stderr.contains("did you mean `duration_ms`?"),
+        "{}",
+        wrong.stderr
+    );
+    let long = dry(&campaign
+        .text()
+        .replace("duration_ms = 2000", "duration_ms = 60000"));
+    long.expect_code(4);
+    assert!(
+        long.stderr.contains("campaign.toml:") && long.stderr.contains("`phases.fault_window`"),
+        "{}",
+        long.stderr
+    );
+}
+
 fn campaign(path: &Path, more: &str, grant: &str) -> CampaignText {
     let mut campaign = CampaignText::new("outside", free_port());
     campaign.fault = format!(

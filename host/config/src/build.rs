@@ -10,7 +10,7 @@ use blackstart_plan::{
 };
 use url::Url;
 
-use crate::source::edit_distance;
+use crate::words::edit_distance;
 use crate::{
     ArrivalsConfig, CampaignFile, Config, ConfigError, Duration, ReplicaConfig, RoleConfig, Source,
 };

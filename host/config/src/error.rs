@@ -37,24 +37,35 @@ impl Place {
     }
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = Level::ERROR.primary_title(self.message.as_str());
+impl ConfigError {
+    /// The same as a warning: the campaign can run, but this is hardly meant.
+    pub fn warning(&self) -> String {
+        self.drawn(Level::WARNING)
+    }
+
+    fn drawn(&self, level: Level<'_>) -> String {
+        let title = level.clone().primary_title(self.message.as_str());
         let group = match &self.place {
             Some(place) => Group::with_title(title).element(
                 Snippet::source(place.text.as_str())
                     .path(self.file.as_str())
                     .annotation(AnnotationKind::Primary.span(place.span.clone())),
             ),
-            None => Group::with_title(
-                Level::ERROR.primary_title(format!("{}: {}", self.file, self.message)),
-            ),
+            None => {
+                Group::with_title(level.primary_title(format!("{}: {}", self.file, self.message)))
+            }
         };
         let group = match &self.help {
             Some(help) => group.element(Level::HELP.message(help.as_str())),
             None => group,
         };
-        f.write_str(&Renderer::plain().render(&[group]))
+        Renderer::plain().render(&[group])
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.drawn(Level::ERROR))
     }
 }
 

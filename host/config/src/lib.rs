@@ -9,9 +9,12 @@ mod duration;
 mod error;
 mod model;
 mod source;
+mod warnings;
+mod words;
 
 pub use build::{BuildContext, FaultFacts, GateChoice, build_plan};
 pub use duration::{Duration, DurationError};
 pub use error::ConfigError;
 pub use model::*;
 pub use source::{CampaignFile, MAX_CONFIG_BYTES, Source};
+pub use warnings::warnings;

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::error::Place;
+use crate::words::plain;
 use crate::{Config, ConfigError};
 
 /// Largest campaign file that is read.
@@ -85,8 +86,7 @@ impl CampaignFile {
         match toml::from_str::<Config>(&source.text) {
             Ok(config) => Ok(Self { source, config }),
             Err(error) => {
-                let message = error.message().to_owned();
-                let help = suggestion(&message);
+                let (message, help) = plain(error.message());
                 Err(ConfigError {
                     place: Some(Place {
                         span: error.span().unwrap_or(0..0),
@@ -94,7 +94,7 @@ impl CampaignFile {
                     }),
                     message,
                     file: source.name,
-                    help,
+                    help: Some(help),
                 })
             }
         }
@@ -124,6 +124,21 @@ impl Source {
             }),
             help: Some(help.into()),
         }
+    }
+
+    /// An error at a key itself, where [`Self::error_at`] points at its value: the key is what is
+    /// wrong.
+    pub fn error_at_key(
+        &self,
+        path: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> ConfigError {
+        let mut error = self.error_at(path, message, help);
+        if let (Some(place), Some(span)) = (&mut error.place, self.key_span(path)) {
+            place.span = span;
+        }
+        error
     }
 
     /// An error at a key path whose line must not be shown, since it holds a secret.
@@ -189,6 +204,43 @@ impl Source {
         best
     }
 
+    /// Bytes of the last key of a path, if the file has it.
+    fn key_span(&self, path: &str) -> Option<Range<usize>> {
+        let root = DeTable::parse(&self.text).ok()?;
+        let (parents, last) = match path.rsplit_once('.') {
+            Some((parents, last)) => (Some(parents), last),
+            None => (None, path),
+        };
+        let span_in = |table: &DeTable<'_>| {
+            let (key, _) = table.iter().find(|(k, _)| k.get_ref() == last)?;
+            Some(key.span())
+        };
+        let Some(parents) = parents else {
+            return span_in(root.get_ref());
+        };
+        let mut parts = parents.split('.');
+        let first = parts.next()?;
+        let mut value = root
+            .get_ref()
+            .iter()
+            .find(|(k, _)| k.get_ref() == first)?
+            .1
+            .get_ref();
+        for part in parts {
+            value = match value {
+                DeValue::Table(table) => {
+                    table.iter().find(|(k, _)| k.get_ref() == part)?.1.get_ref()
+                }
+                DeValue::Array(items) => items.get(part.parse::<usize>().ok()?)?.get_ref(),
+                _ => return None,
+            };
+        }
+        match value {
+            DeValue::Table(table) => span_in(table),
+            _ => None,
+        }
+    }
+
     /// A path in the file, made absolute from the file's folder.
     pub fn resolve(&self, path: &str) -> PathBuf {
         let path = Path::new(path);
@@ -198,41 +250,4 @@ impl Source {
             self.base_dir.join(path)
         }
     }
-}
-
-/// `did you mean` for an unknown key, from the parser's own list of those expected.
-fn suggestion(message: &str) -> Option<String> {
-    let (_, rest) = message
-        .split_once("unknown field `")
-        .or_else(|| message.split_once("unknown variant `"))?;
-    let (wrong, rest) = rest.split_once('`')?;
-    let expected: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let nearest = expected
-        .iter()
-        .map(|name| (edit_distance(wrong, name), *name))
-        .min()
-        .filter(|(distance, name)| *distance <= name.len().max(3) / 3 + 1);
-    Some(match nearest {
-        Some((_, name)) => format!("did you mean `{name}`?"),
-        None if expected.is_empty() => "remove it; this table takes no such key".to_owned(),
-        None => format!("known here: {}", expected.join(", ")),
-    })
-}
-
-/// Levenshtein distance, on texts that are short by construction.
-pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 64;
-    let a: Vec<char> = a.chars().take(LONGEST).collect();
-    let b: Vec<char> = b.chars().take(LONGEST).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(ca != cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
 }

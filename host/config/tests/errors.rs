@@ -179,17 +179,63 @@ fn a_baseline_shorter_than_the_timeout_is_refused() {
 
 #[test]
 fn durations_and_types_are_checked_in_place() {
-    broken_without_help("warmup = \"2s\"", "warmup = \"2 parsecs\"", "8:10");
-    broken_without_help("seed = 1", "seed = \"one\"", "4:8");
-    broken_without_help("rate = 20.0", "rate = ", "14:8");
+    let error = broken("warmup = \"2s\"", "warmup = \"2 parsecs\"", "8:10");
+    assert!(error.contains("write a number and a unit"), "{error}");
+    let error = broken("seed = 1", "seed = \"one\"", "4:8");
+    assert!(error.contains("help: write a whole number"), "{error}");
+    let error = broken("rate = 20.0", "rate = \"20\"", "14:8");
+    assert!(
+        error.contains("help: write a number (without quotes)") && !error.contains("f64"),
+        "{error}"
+    );
+    let error = broken("model = \"mock\"", "model = 7", "15:9");
+    assert!(error.contains("help: write a text in quotes"), "{error}");
+    let error = broken("rate = 20.0\n", "", "13:1");
+    assert!(error.contains("add `rate = …`"), "{error}");
+    broken("rate = 20.0", "rate = ", "14:8");
     broken("rate = 20.0", "rate = -1.0", "14:8");
 }
 
-fn broken_without_help(from: &str, to: &str, place: &str) {
-    let error = load(&GOOD.replacen(from, to, 1)).unwrap_err();
-    assert!(
-        error.contains(&format!("campaign.toml:{place}")),
-        "place {place} not in:\n{error}"
+/// The warnings of the good file with a few more lines.
+fn warned(more: &str) -> Vec<String> {
+    let file = CampaignFile::parse(Source {
+        name: "campaign.toml".into(),
+        text: format!("{GOOD}{more}"),
+        base_dir: PathBuf::from("/campaigns"),
+    })
+    .unwrap();
+    let warnings = blackstart_config::warnings(&file);
+    warnings.iter().map(|w| w.warning()).collect()
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_warned_of() {
+    for (more, says) in [
+        (
+            "\n[recovery]\nwindow = \"3s\"\nhold = \"2s\"\n[observe]\nprobe_timeout = \"3s\"\n",
+            "the hold of 2s is shorter than the probe timeout of 3s",
+        ),
+        (
+            "\n[recovery]\nwindow = \"10s\"\nhold = \"12s\"\n",
+            "goes on for 21s after the fire, but a recovery takes 22s",
+        ),
+        (
+            "\n[recovery]\nwindow = \"3s\"\nhold = \"5s\"\n[observe]\nprobe_timeout = \"4s\"\n",
+            "longer than the 3s that a client waits",
+        ),
+    ] {
+        let found = warned(more);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let text = &found[0];
+        assert!(
+            text.starts_with("warning: ") && text.contains(says) && text.contains("help: "),
+            "{text}"
+        );
+        assert!(text.contains("campaign.toml:"), "{text}");
+    }
+    assert_eq!(
+        warned("\n[recovery]\nwindow = \"3s\"\nhold = \"5s\"\n"),
+        [""; 0]
     );
 }
 

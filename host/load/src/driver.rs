@@ -161,6 +161,12 @@ impl LoadHandle {
         self.shared.cancel();
     }
 
+    /// Why records cannot be written any more (a full disk), as soon as that is known; the load is
+    /// then ending.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.write_failure()
+    }
+
     /// Whether [`join`](Self::join) would return without waiting.
     pub fn is_finished(&self) -> bool {
         self.writer.as_ref().is_none_or(JoinHandle::is_finished)

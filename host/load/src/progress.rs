@@ -8,8 +8,8 @@ use blackstart_record::{Outcome, RequestRecord};
 
 use crate::shared::{Shared, lock};
 
-/// Requests whose TTFT is kept for the recent percentiles, per load thread.
-const RECENT_TTFTS: usize = 512;
+/// Requests of one second whose TTFT is kept for the percentiles, per load thread: the first ones.
+const TTFTS_PER_SECOND: usize = 512;
 /// Seconds of which the ends are counted apart.
 const SECONDS: usize = 4;
 
@@ -38,7 +38,8 @@ pub struct Progress {
     pub good_last_second: u64,
     /// Requests that ended in the last whole second in any way.
     pub ended_last_second: u64,
-    /// Time to first token of the latest completed requests, p50, in milliseconds.
+    /// Time to first token of the requests that completed in the last whole second, p50, in
+    /// milliseconds; absent where none did.
     pub ttft_ms_p50: Option<f64>,
     /// The same, p99.
     pub ttft_ms_p99: Option<f64>,
@@ -53,15 +54,14 @@ struct Counts {
     by_outcome: [u64; 3],
     by_class: [u64; 12],
     seconds: [Second; SECONDS],
-    ttfts_ns: Vec<i64>,
-    next_ttft: usize,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Second {
     second: i64,
     ended: u64,
     good: u64,
+    ttfts_ns: Vec<i64>,
 }
 
 impl ThreadProgress {
@@ -75,8 +75,11 @@ impl ThreadProgress {
         let second = record.ended_ns.div_euclid(NS_PER_S);
         let slot = &mut counts.seconds[second.rem_euclid(SECONDS as i64) as usize];
         if slot.second != second {
+            slot.ttfts_ns.clear();
             *slot = Second {
                 second,
+                // Its memory is used again.
+                ttfts_ns: std::mem::take(&mut slot.ttfts_ns),
                 ..Second::default()
             };
         }
@@ -84,13 +87,9 @@ impl ThreadProgress {
         slot.good += u64::from(is_good(record, good));
         if record.outcome == Outcome::Completed
             && let Some(ttft) = record.ttft_ns()
+            && slot.ttfts_ns.len() < TTFTS_PER_SECOND
         {
-            if counts.ttfts_ns.len() < RECENT_TTFTS {
-                counts.ttfts_ns.push(ttft);
-            } else {
-                counts.ttfts_ns[counts.next_ttft] = ttft;
-            }
-            counts.next_ttft = (counts.next_ttft + 1) % RECENT_TTFTS;
+            slot.ttfts_ns.push(ttft);
         }
     }
 }
@@ -128,8 +127,8 @@ pub(crate) fn snapshot(shared: &Shared) -> Progress {
         for second in counts.seconds.iter().filter(|s| s.second == last) {
             progress.good_last_second += second.good;
             progress.ended_last_second += second.ended;
+            ttfts.extend_from_slice(&second.ttfts_ns);
         }
-        ttfts.extend_from_slice(&counts.ttfts_ns);
     }
     let ended = progress.completed + progress.errored + progress.censored;
     progress.in_flight = progress.offered.saturating_sub(ended);
@@ -142,4 +141,45 @@ pub(crate) fn snapshot(shared: &Shared) -> Progress {
     progress.ttft_ms_p50 = quantile(50);
     progress.ttft_ms_p99 = quantile(99);
     progress
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Expectation, Response};
+    use blackstart_clock::{RunClock, monotonic_ns};
+    use blackstart_record::CensorKind;
+
+    #[test]
+    fn a_second_in_which_nothing_completed_shows_no_old_figure() {
+        // The run is ten and a half seconds old: the last whole second is the ninth.
+        let clock = RunClock::from_recorded(monotonic_ns() - 10 * NS_PER_S - NS_PER_S / 2, 0);
+        let shared = Shared::new(clock, Vec::new(), 1);
+        let good = SloThresholds {
+            ttft_ms: 1000,
+            e2e_ms: 14_000,
+        };
+        let completed = |ended_ns: i64| {
+            let expect = Expectation {
+                deadline_ns: i64::MAX,
+                exact_tokens: None,
+                secret: None,
+            };
+            let mut response = Response::new(0, ended_ns - 2 * NS_PER_MS, expect);
+            response.censor(ended_ns, CensorKind::RunEnd);
+            RequestRecord {
+                outcome: Outcome::Completed,
+                first_token_ns: Some(ended_ns - NS_PER_MS),
+                ..response.into_record()
+            }
+        };
+        let last = |shared: &Shared| {
+            let p = snapshot(shared);
+            (p.ended_last_second, p.ttft_ms_p50)
+        };
+        shared.progress[0].count(&completed(7 * NS_PER_S), good);
+        assert_eq!(last(&shared), (0, None));
+        shared.progress[0].count(&completed(9 * NS_PER_S + NS_PER_S / 4), good);
+        assert_eq!(last(&shared), (1, Some(1.0)));
+    }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     /// One for each load thread.
     pub(crate) progress: Vec<ThreadProgress>,
     events: Mutex<Vec<Event>>,
+    /// Why records cannot be written any more.
+    write_failure: OnceLock<String>,
 }
 
 /// A lock whose holder panicked still guards plain data.
@@ -44,6 +46,7 @@ impl Shared {
             wakes: (0..threads).map(|_| Notify::new()).collect(),
             progress: (0..threads).map(|_| ThreadProgress::default()).collect(),
             events: Mutex::new(Vec::new()),
+            write_failure: OnceLock::new(),
         }
     }
 
@@ -76,6 +79,17 @@ impl Shared {
     /// When the load was ended early, if it was.
     pub(crate) fn cancelled(&self) -> Option<i64> {
         self.cancelled_at_ns.get().copied()
+    }
+
+    /// Ends the load because its records cannot be written; the first reason counts.
+    pub(crate) fn fail(&self, reason: String) {
+        let _ = self.write_failure.set(reason);
+        self.cancel();
+    }
+
+    /// Why records cannot be written, if so.
+    pub(crate) fn write_failure(&self) -> Option<String> {
+        self.write_failure.get().cloned()
     }
 
     pub(crate) fn push_event(&self, event: Event) {

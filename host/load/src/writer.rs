@@ -48,7 +48,7 @@ pub(crate) fn write(
         if failure.is_none()
             && let Err(e) = ledger.append(&mut journal, message)
         {
-            shared.cancel();
+            shared.fail(e.to_string());
             failure = Some(e);
         }
     }

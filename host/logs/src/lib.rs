@@ -4,11 +4,13 @@
 //! splits bytes into physical lines (a carriage return does not end one), takes off the stamp that
 //! a container runtime put before a line, resolves the line's own clock, and counts server starts.
 
+mod keep;
 mod lines;
 mod lives;
 mod read;
 mod stamp;
 
+pub use keep::Dropped;
 pub use lines::{LONGEST_LINE_BYTES, LineSplitter, PhysicalLine};
 pub use read::{LineMatcher, LogReading, RawBoundary, ReadError, ReadOptions, read_log};
 pub use stamp::{LineClock, Wrapper, strip_wrapper};

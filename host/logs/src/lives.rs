@@ -18,6 +18,9 @@ pub(crate) struct Lives {
     over: bool,
 }
 
+/// Most front ends of one start that are told apart.
+const MAX_FRONT_ENDS: usize = 1024;
+
 impl Lives {
     pub(crate) fn of(&mut self, key: &str, process: Option<&str>) -> u32 {
         let process = process.map(str::to_owned);
@@ -34,7 +37,9 @@ impl Lives {
         }
         match key {
             "banner" => {
-                self.banners.insert(process);
+                if self.banners.len() < MAX_FRONT_ENDS {
+                    self.banners.insert(process);
+                }
             }
             "startup_complete" | "shutdown" => {
                 self.under_way = true;

@@ -4,9 +4,10 @@ use std::io::{self, BufRead};
 
 use blackstart_record::{Boundary, Measure, StampSource};
 
+use crate::keep::{Dropped, Keeper, Kept};
 use crate::lines::LineSplitter;
 use crate::lives::Lives;
-use crate::stamp::{LineClock, OwnStamp, Wrapper, strip_wrapper};
+use crate::stamp::{LineClock, Wrapper, strip_wrapper};
 
 /// What a matcher says of a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,8 +56,11 @@ pub struct ReadOptions {
 /// What was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogReading {
-    /// Boundaries in file order.
+    /// Boundaries in file order, without those that were dropped.
     pub boundaries: Vec<Boundary>,
+    /// What did not fit into memory, in the middle of an endless log. Lines, matches and server
+    /// starts are counted over the whole log all the same.
+    pub dropped: Option<Dropped>,
     /// Physical lines.
     pub lines: u64,
     /// Lines that gave at least one boundary.
@@ -83,8 +87,6 @@ const BATCH_LINES: usize = 2048;
 const BATCH_BYTES: usize = 256 << 10;
 /// Text of a boundary's line that is kept.
 const KEPT_TEXT_BYTES: usize = 16 << 10;
-/// Most boundaries that are kept of one log; a hostile matcher or log cannot fill the memory.
-const MAX_BOUNDARIES: usize = 1_000_000;
 
 struct Line {
     text: String,
@@ -107,9 +109,10 @@ pub fn read_log(
         lives: Lives::default(),
         previous: Vec::new(),
         previous_start: 0,
-        own: Vec::new(),
+        keeper: Keeper::default(),
         out: LogReading {
             boundaries: Vec::new(),
+            dropped: None,
             lines: 0,
             matched: 0,
             lossy_lines: 0,
@@ -162,7 +165,7 @@ struct Reading {
     lives: Lives,
     previous: Vec<Line>,
     previous_start: u64,
-    own: Vec<Option<OwnStamp>>,
+    keeper: Keeper,
     out: LogReading,
     last_matched: Option<u64>,
 }
@@ -170,9 +173,6 @@ struct Reading {
 impl Reading {
     fn take(&mut self, found: Vec<RawBoundary>, batch: &[Line], start: u64) {
         for raw in found {
-            if self.out.boundaries.len() >= MAX_BOUNDARIES {
-                return;
-            }
             let line = if raw.line >= start {
                 batch.get((raw.line - start) as usize)
             } else {
@@ -185,15 +185,14 @@ impl Reading {
                 self.last_matched = Some(raw.line);
             }
             let wrapper = line.and_then(|l| l.wrapper);
-            self.own
-                .push(raw.stamp.as_deref().and_then(|s| self.clock.read(s)));
+            let own = raw.stamp.as_deref().and_then(|s| self.clock.read(s));
             let life = self.lives.of(&raw.key, raw.process.as_deref());
             let stamp = match wrapper {
                 Some(_) if self.options.captured => StampSource::Capture,
                 Some(w) => w.source,
                 None => StampSource::None,
             };
-            self.out.boundaries.push(Boundary {
+            let boundary = Boundary {
                 line: raw.line + 1,
                 life,
                 key: raw.key,
@@ -203,14 +202,18 @@ impl Reading {
                 resolution_ns: wrapper.map(|w| w.resolution_ns),
                 measures: raw.measures,
                 fields: raw.fields,
-                text: line.map(|l| kept(&l.text)).unwrap_or_default(),
-            });
+                text: line.map(|l| bounded(&l.text)).unwrap_or_default(),
+            };
+            self.keeper.push(Kept { boundary, own });
         }
     }
 
     fn finish(mut self) -> LogReading {
-        let placed = self.clock.place(&self.own);
-        for (boundary, own) in self.out.boundaries.iter_mut().zip(placed) {
+        let (kept, dropped) = self.keeper.finish();
+        self.out.dropped = dropped;
+        let (own, mut boundaries): (Vec<_>, Vec<_>) =
+            kept.into_iter().map(|k| (k.own, k.boundary)).unzip();
+        for (boundary, own) in boundaries.iter_mut().zip(self.clock.place(&own)) {
             if boundary.stamp == StampSource::None
                 && let Some((unix_ns, resolution_ns)) = own
             {
@@ -219,12 +222,13 @@ impl Reading {
                 boundary.stamp = StampSource::Line;
             }
         }
+        self.out.boundaries = boundaries;
         self.out
     }
 }
 
 /// The line's text, bounded: the end of a bar's history is what matters of a long line.
-fn kept(text: &str) -> String {
+fn bounded(text: &str) -> String {
     if text.len() <= KEPT_TEXT_BYTES {
         return text.to_owned();
     }
@@ -324,6 +328,59 @@ mod tests {
                 .collect::<Vec<_>>()
         );
         assert_eq!(lines.len(), 3 * BATCH_LINES / 1000);
+    }
+
+    #[test]
+    fn an_endless_log_keeps_its_ends_and_says_what_it_dropped() {
+        /// Many lines that are made as they are read.
+        struct Endless {
+            left: u64,
+            line: &'static [u8],
+            at: usize,
+        }
+        impl io::Read for Endless {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                let mut n = 0;
+                while n < out.len() && self.left > 0 {
+                    out[n] = self.line[self.at];
+                    n += 1;
+                    self.at = (self.at + 1) % self.line.len();
+                    self.left -= u64::from(self.at == 0);
+                }
+                Ok(n)
+            }
+        }
+        const LINES: u64 = 300_000;
+        let input = Endless {
+            left: LINES,
+            line: b"banner ! of a server that is started again and again\n",
+            at: 0,
+        };
+        let input = io::BufReader::new(input);
+        let reading = read_log(input, &mut Bang { next: 0 }, OPTIONS).unwrap();
+        let dropped = reading.dropped.unwrap();
+        assert_eq!((reading.lines, reading.matched), (LINES, LINES));
+        assert_eq!(reading.boundaries.len() as u64 + dropped.boundaries, LINES);
+        assert!(
+            reading.boundaries.len() < 250_000,
+            "{}",
+            reading.boundaries.len()
+        );
+        // The numbers of lines and starts are those of the whole log.
+        let ends = [reading.boundaries.first(), reading.boundaries.last()];
+        assert_eq!(
+            ends.map(|b| b.map(|b| (b.line, u64::from(b.life)))),
+            [Some((1, 1)), Some((LINES, LINES))]
+        );
+        let gap = reading
+            .boundaries
+            .windows(2)
+            .find(|w| w[1].line != w[0].line + 1)
+            .unwrap();
+        assert_eq!(
+            (gap[0].line + 1, gap[1].line - 1),
+            (dropped.first_line, dropped.last_line)
+        );
     }
 
     #[test]

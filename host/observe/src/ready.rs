@@ -66,22 +66,18 @@ pub enum ReadyError {
         reason: String,
     },
     /// It did not answer with a token in time.
-    #[error(
-        "replica {replica} at {url} did not answer with a token within {waited_s} s ({attempts} attempts); last seen: {last_seen}; {mend}"
-    )]
+    #[error("{what}; last seen: {last_seen}; {mend}")]
     NotReady {
-        /// The replica.
-        replica: String,
-        /// Its address.
-        url: String,
-        /// How long it was waited for, in seconds.
-        waited_s: u64,
-        /// Attempts.
-        attempts: u64,
+        /// Which replica, at which address, and that it did not answer within which time, or that
+        /// it refused for good.
+        what: String,
         /// What the last attempt saw.
         last_seen: String,
         /// What to do about it.
         mend: String,
+        /// Key of the campaign file that mends it (`load.model`), where it is one of the load's and
+        /// not of the replica's address.
+        key: Option<&'static str>,
     },
     /// The stop flag was raised.
     #[error("stopped while waiting for replica {replica}")]
@@ -175,10 +171,13 @@ async fn poll(request: &ReadyRequest<'_>, client: &ProbeClient) -> Result<ReadyA
         };
         if hopeless >= HOPELESS_ATTEMPTS || started.elapsed() + POLL >= request.timeout {
             return Err(ReadyError::NotReady {
-                replica: request.replica.id.clone(),
-                url: request.replica.base_url.clone(),
-                waited_s: started.elapsed().as_secs(),
-                attempts,
+                what: format!(
+                    "replica {} at {} {}",
+                    request.replica.id,
+                    request.replica.base_url,
+                    how(attempts, hopeless, request.timeout)
+                ),
+                key: key(&failure, served.as_deref(), &request.load.model),
                 mend: mend(&failure, served.as_deref(), request, &client.target),
                 last_seen: failure.to_string(),
             });
@@ -197,6 +196,39 @@ fn is_hopeless(failure: &Failure, served: Option<&[String]>, model: &str) -> boo
             served.is_some_and(|names| !names.iter().any(|n| n == model))
         }
         _ => false,
+    }
+}
+
+/// How the wait ended, in words: by its limit, or by answers that no waiting changes.
+fn how(attempts: u64, hopeless: u32, timeout: Duration) -> String {
+    if hopeless >= HOPELESS_ATTEMPTS {
+        return format!(
+            "refused {hopeless} requests in a row with an answer that waiting does not change"
+        );
+    }
+    let plural = if attempts == 1 { "" } else { "s" };
+    // The limit, not the clock: the last attempt ends a moment before it or after.
+    format!(
+        "did not answer with a token within {} s ({attempts} attempt{plural})",
+        timeout.as_secs_f64()
+    )
+}
+
+/// Key of the campaign file that would mend a failure, if it is one of the load's.
+fn key(failure: &Failure, served: Option<&[String]>, model: &str) -> Option<&'static str> {
+    match failure {
+        Failure::Status { code: 404, .. } => match served {
+            Some(names) if names.iter().any(|n| n == model) => Some("load.endpoint"),
+            Some(_) => Some("load.model"),
+            None => None,
+        },
+        Failure::Status {
+            code: 401 | 403, ..
+        } => Some("load.api_key_env"),
+        Failure::Status {
+            code: 400..=499, ..
+        } => Some("load"),
+        _ => None,
     }
 }
 

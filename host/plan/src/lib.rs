@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of `plan.json`.
+/// Version of `plan.json`, raised whenever a plan of before cannot be read any more. Other files name
+/// their own format: the request journal in its first bytes.
 pub const PLAN_SCHEMA_VERSION: u32 = 1;
 
 /// Which limits a configuration is held to.

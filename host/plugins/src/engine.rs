@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wasmtime::component::Component;
 
@@ -29,6 +29,8 @@ struct Inner {
     limits: Limits,
     cache: Option<Cache>,
     log: LogSink,
+    /// The first time that this machine had no memory for a plugin.
+    shortage: OnceLock<String>,
     /// Ordered by last use, the newest last.
     compiled: Mutex<Vec<([u8; 32], Component)>>,
 }
@@ -84,6 +86,7 @@ impl EngineBuilder {
                 limits: self.limits,
                 cache,
                 log: self.log,
+                shortage: OnceLock::new(),
                 compiled: Mutex::default(),
             }),
         })
@@ -125,6 +128,17 @@ impl Engine {
     /// Where compiled components are kept; `None` when they are not.
     pub fn cache_folder(&self) -> Option<&Path> {
         self.inner.cache.as_ref().map(Cache::path)
+    }
+
+    /// What this machine lacked, if any plugin of this engine could not be run for that reason.
+    /// Judgements that were made without it are no judgements: callers ask before they keep any.
+    pub fn shortage(&self) -> Option<&str> {
+        self.inner.shortage.get().map(String::as_str)
+    }
+
+    /// Remembers that a plugin could not be run for the machine's sake.
+    pub(crate) fn note_shortage(&self, what: &str) {
+        let _ = self.inner.shortage.set(what.to_owned());
     }
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {
@@ -197,6 +211,11 @@ impl Engine {
             }
         }
         let component = Component::new(wasm, artifact.bytes()).map_err(|e| {
+            if let Some(what) = crate::shortage::of(&e) {
+                let text = format!("{} could not be compiled: {what}", artifact.label());
+                self.note_shortage(&text);
+                return PluginError::Engine(text);
+            }
             PluginError::refused(
                 artifact.origin(),
                 Refusal::Compile {

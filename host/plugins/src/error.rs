@@ -128,6 +128,16 @@ impl PluginError {
         matches!(self, PluginError::Quarantined(_))
     }
 
+    /// True when this machine lacked the memory, address space or threads that the plugin needs:
+    /// then nothing is known about plugin or evidence.
+    pub fn is_shortage(&self) -> bool {
+        match self {
+            PluginError::Quarantined(q) => matches!(q.stopped, Stopped::HostShortage(_)),
+            PluginError::Engine(_) => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn refused(origin: &str, reason: Refusal) -> PluginError {
         PluginError::Refused {
             origin: origin.to_owned(),
@@ -192,6 +202,9 @@ pub enum Stopped {
     /// It trapped.
     #[error("it trapped: {0}")]
     Trap(String),
+    /// This machine had no memory (or address space) left for it: no fault of the plugin.
+    #[error("this machine has no memory left for it: {0}")]
+    HostShortage(String),
     /// It handed over more data than the host takes in one call.
     #[error("{what} is larger than the host takes ({limit})")]
     TooLarge {
@@ -216,6 +229,9 @@ impl Stopped {
             }
             Stopped::Memory { .. } | Stopped::Count { .. } => {
                 "the plugin keeps too much; report this to its author".into()
+            }
+            Stopped::HostShortage(_) => {
+                "free memory, or raise the limit on address space (`ulimit -v`): each plugin reserves a few GiB of addresses, and uses a few MiB of memory".into()
             }
             Stopped::TooLarge { .. } => "the plugin must answer in smaller pieces".into(),
             _ => {

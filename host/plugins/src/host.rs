@@ -103,6 +103,7 @@ pub(crate) fn guest_error(error: types::Error) -> Result<GuestError, Stopped> {
             GuestError::InvalidConfig(list("the list of mistakes", mistakes, |mistake| {
                 Ok(ConfigMistake {
                     path: name("a mistake's path", mistake.path)?,
+                    of_key: false,
                     message: sentence("a mistake's message", mistake.message)?,
                     help: mistake
                         .help

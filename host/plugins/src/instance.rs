@@ -208,11 +208,15 @@ impl<W: Send + 'static, B> Instance<W, B> {
                 label: label.clone(),
                 state: Ok(Box::new(Alive { store, exports })),
             }),
-            Err(error) => Err(PluginError::Quarantined(Arc::new(Quarantine {
-                plugin: label.clone(),
-                call: Call::Instantiate,
-                stopped: why(&error, store.data_mut()),
-            }))),
+            Err(error) => {
+                let quarantine = Quarantine {
+                    plugin: label.clone(),
+                    call: Call::Instantiate,
+                    stopped: why(&error, store.data_mut()),
+                };
+                note_shortage(engine, &quarantine);
+                Err(PluginError::Quarantined(Arc::new(quarantine)))
+            }
         }
     }
 
@@ -272,6 +276,7 @@ impl<W: Send + 'static, B> Instance<W, B> {
             stopped,
         });
         tracing::warn!(target: "plugin", "{quarantine}");
+        note_shortage(&self.engine, &quarantine);
         self.state = Err(Arc::clone(&quarantine));
         PluginError::Quarantined(quarantine)
     }
@@ -291,6 +296,13 @@ impl<W: Send + 'static, B> Instance<W, B> {
     }
 }
 
+/// Remembers in the engine what stopped a plugin for the machine's sake.
+fn note_shortage(engine: &Engine, quarantine: &Quarantine) {
+    if matches!(quarantine.stopped, Stopped::HostShortage(_)) {
+        engine.note_shortage(&quarantine.to_string());
+    }
+}
+
 /// Epochs until the callback looks at a call for the first time.
 const FIRST_TICKS: u64 = 1;
 
@@ -305,6 +317,9 @@ fn why<W>(error: &wasmtime::Error, state: &mut HostState<W>) -> Stopped {
     }
     if let Some(Misuse(what)) = error.downcast_ref::<Misuse>() {
         return Stopped::Misuse(what.clone());
+    }
+    if let Some(what) = crate::shortage::of(error) {
+        return Stopped::HostShortage(what);
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => return Stopped::StackOverflow,

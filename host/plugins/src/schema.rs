@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::error::PluginError;
 use crate::limits::{MAX_SCHEMA_BYTES, MAX_TEXT_BYTES};
+use crate::mistake;
 use crate::text::shown;
 use crate::types::{ConfigMistake, Label, PluginInfo};
 
@@ -58,23 +59,11 @@ pub fn check_config(info: &PluginInfo, config: &Value) -> Result<Vec<ConfigMista
         .with_pattern_options(patterns)
         .build(&schema)
         .map_err(|e| bad(shown(&e.to_string(), MAX_TEXT_BYTES)))?;
-    let mistakes = validator.iter_errors(config).take(MAX_MISTAKES);
-    Ok(mistakes
-        .map(|error| ConfigMistake {
-            path: dotted(&error.instance_path().to_string()),
-            message: shown(&error.to_string(), MAX_TEXT_BYTES),
-            help: None,
-        })
-        .collect())
-}
-
-/// A JSON pointer as a key path: `/stages/0/rate` becomes `stages.0.rate`.
-fn dotted(pointer: &str) -> String {
-    let parts = pointer.split('/').skip(1);
-    let parts: Vec<String> = parts
-        .map(|part| part.replace("~1", "/").replace("~0", "~"))
-        .collect();
-    shown(&parts.join("."), MAX_TEXT_BYTES)
+    let mistakes = validator
+        .iter_errors(config)
+        .flat_map(|error| mistake::mistakes(&schema, &error))
+        .take(MAX_MISTAKES);
+    Ok(mistakes.collect())
 }
 
 /// Refuses a schema that could make the validator work without bound.
@@ -223,7 +212,7 @@ mod tests {
         .unwrap();
         let mut paths: Vec<&str> = mistakes.iter().map(|m| m.path.as_str()).collect();
         paths.sort_unstable();
-        assert_eq!(paths, ["", "signal", "stages.0.rate"]);
+        assert_eq!(paths, ["b\\u{1b}", "signal", "stages.0.rate"]);
         assert!(mistakes.iter().all(|m| !m.message.contains('\u{1b}')));
         let missing = check(&schema, &json!({})).unwrap();
         assert_eq!(missing.len(), 1);

@@ -22,6 +22,8 @@ pub struct ConfigMistake {
     /// Key path inside the plugin's table (`signal`, `stages.0.rate`); empty for the
     /// table itself.
     pub path: String,
+    /// The key itself is wrong (there is none of that name), not its value.
+    pub of_key: bool,
     /// What is wrong.
     pub message: String,
     /// How to mend it, where the finder knew.

@@ -66,7 +66,8 @@ pub struct Boundary {
 pub enum StampSource {
     /// The instrument, when it captured the line.
     Capture,
-    /// The container runtime (RFC 3339 before the line).
+    /// Whoever put RFC 3339 before the line: a container runtime, or something that writes the same
+    /// (the instrument's own captured logs, when they are read as files of unknown origin).
     Docker,
     /// The kubelet (RFC 3339 before the line, with stream and flag, or `kubectl logs --timestamps`).
     Kubernetes,

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use blackstart_sdk::{PluginConfig, Problems};
-//! use blackstart_sdk::schemars::{self, JsonSchema};
+//! use blackstart_sdk::schemars::JsonSchema;
 //! use blackstart_sdk::serde::Deserialize;
 //!
 //! /// How to disturb the server.

@@ -2,11 +2,14 @@
 
 mod fault_host;
 mod judge;
+mod plugin_errors;
 mod prepare;
 mod recorder;
 mod results;
 mod run;
+mod service;
 mod stage;
+mod stored;
 mod summary;
 mod verify;
 

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blackstart_config::{
-    BuildContext, CampaignFile, ConfigError, FaultFacts, GateChoice, build_plan,
+    BuildContext, CampaignFile, ConfigError, FaultFacts, GateChoice, build_plan, warnings,
 };
-use blackstart_plan::{Plan, RunPlan};
+use blackstart_plan::{Plan, RunPlan, RuntimePlan};
 use blackstart_plugins::{
-    ArmContext, Artifact, ConfigMistake, EffectRequest, FaultInfo, FaultTemplate, GateTemplate,
-    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
+    ArmContext, Artifact, EffectRequest, FaultInfo, FaultTemplate, GateTemplate, Grants,
+    GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
 };
+use blackstart_targets::{ProcessRef, TargetError};
 
 use super::fault_host::DryHost;
+use super::plugin_errors::{grant_help, mistake_error, plugin_failure, plugin_failure_with};
+use super::service;
 use crate::exit::{Exit, Failure};
 use crate::plugins::{Plugins, identity, origin};
 
@@ -29,6 +32,8 @@ pub struct Prepared {
     pub fault: Option<FaultSetup>,
     /// The gates, in the plan's order.
     pub gates: Vec<GateTemplate>,
+    /// What is possible but hardly meant, drawn.
+    pub warnings: Vec<String>,
 }
 
 /// The fault plugin, linked, and what it will do.
@@ -109,11 +114,14 @@ pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepa
 
     let mut plan = build_plan(&file, &context)?;
     api_key(&plan)?;
+    running_processes(&file, &plan)?;
     let templates = gate_templates(&file, &plugins, &plan, &gates)?;
     let fault = fault
         .map(|(artifact, template, info)| arm_dry(&file, &mut plan, &artifact, template, &info))
         .transpose()?;
+    let warnings = warnings(&file).iter().map(ConfigError::warning).collect();
     Ok(Prepared {
+        warnings,
         file,
         plan,
         plugins,
@@ -159,8 +167,10 @@ fn fault_plugin(
     }
     let grants = Grants::new(fault.grant.process.clone(), fault.grant.http.clone())
         .map_err(at("fault.grant"))?;
-    let template =
-        FaultTemplate::new(&plugins.engine, &artifact, &grants).map_err(at("fault.grant"))?;
+    let template = FaultTemplate::new(&plugins.engine, &artifact, &grants).map_err(|e| {
+        let help = grant_help(file, &e).unwrap_or_else(|| e.help());
+        plugin_failure_with(file, "fault.grant", &e, help)
+    })?;
     // Describing needs no target; an instance for that alone keeps the runs' instances fresh.
     let info = template
         .instantiate(Arc::new(DryHost::default()))
@@ -386,6 +396,25 @@ pub fn api_key(plan: &Plan) -> Result<Option<String>, Failure> {
     }
 }
 
+/// A running replica's pid must be one now. A command line is only looked for when a run starts: its
+/// process may still come.
+fn running_processes(file: &CampaignFile, plan: &Plan) -> Result<(), Failure> {
+    for (i, replica) in plan.target.replicas.iter().enumerate() {
+        let RuntimePlan::Url { pid: Some(pid), .. } = &replica.runtime else {
+            continue;
+        };
+        if ProcessRef::open(*pid).is_err() {
+            let error = TargetError::PidNotFound {
+                replica: replica.id.clone(),
+                pid: *pid,
+            };
+            let path = format!("target.replica.{i}.running.pid");
+            return Err(service::target_error(&file.source, &path, &error));
+        }
+    }
+    Ok(())
+}
+
 /// What a fault plugin is told of a run.
 pub fn arm_context(plan: &Plan, run: &RunPlan) -> Option<ArmContext> {
     let fault = plan.fault.as_ref()?;
@@ -410,28 +439,5 @@ fn check_table(
     match mistakes.first() {
         Some(mistake) => Err(mistake_error(file, path, mistake).into()),
         None => Ok(()),
-    }
-}
-
-/// A plugin's complaint about its table, at its place in the file.
-fn mistake_error(file: &CampaignFile, table: &str, mistake: &ConfigMistake) -> ConfigError {
-    let path = if mistake.path.is_empty() {
-        table.to_owned()
-    } else {
-        format!("{table}.{}", mistake.path)
-    };
-    let help = mistake.help.clone().unwrap_or_else(|| {
-        "`blackstart plugin list` shows the plugin; its page in docs lists its keys".to_owned()
-    });
-    file.source.error_at(&path, mistake.message.clone(), help)
-}
-
-/// A plugin's error, pointing at the line of the file that asked for it.
-fn plugin_failure(file: &CampaignFile, path: &str, error: &PluginError) -> Failure {
-    let help = error.help();
-    let drawn = file.source.error_at(path, error.to_string(), help);
-    Failure {
-        exit: Exit::Plugin,
-        ..Failure::from(drawn)
     }
 }

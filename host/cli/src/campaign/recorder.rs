@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use blackstart_clock::RunClock;
@@ -25,7 +26,8 @@ enum Message {
 /// Writes a run's events.
 pub struct Recorder {
     sender: Sender<Message>,
-    thread: JoinHandle<Result<(), String>>,
+    failed: Arc<OnceLock<String>>,
+    thread: JoinHandle<()>,
 }
 
 /// Hands events to the recorder. Cheap to clone.
@@ -60,11 +62,24 @@ impl Recorder {
     pub fn start(path: &Path) -> Result<Self, Failure> {
         let writer = EventWriter::create(path).map_err(Failure::internal)?;
         let (sender, receiver) = channel();
+        let failed: Arc<OnceLock<String>> = Arc::default();
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || write(writer, &receiver))
+            .spawn({
+                let failed = failed.clone();
+                move || write(writer, &receiver, &failed)
+            })
             .map_err(Failure::internal)?;
-        Ok(Self { sender, thread })
+        Ok(Self {
+            sender,
+            failed,
+            thread,
+        })
+    }
+
+    /// What keeps it from writing, from the first event on that could not be written.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.get().cloned()
     }
 
     /// For events on the run's clock.
@@ -104,8 +119,10 @@ impl Recorder {
     pub fn finish(self) -> Result<(), Failure> {
         drop(self.sender);
         match self.thread.join() {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) => Err(Failure::message(crate::exit::Exit::Internal, e)),
+            Ok(()) => match self.failed.get() {
+                None => Ok(()),
+                Some(e) => Err(Failure::message(crate::exit::Exit::Internal, e)),
+            },
             Err(_) => Err(Failure::message(
                 crate::exit::Exit::Internal,
                 "the recorder's thread panicked",
@@ -114,17 +131,16 @@ impl Recorder {
     }
 }
 
-fn write(mut writer: EventWriter, receiver: &Receiver<Message>) -> Result<(), String> {
+fn write(mut writer: EventWriter, receiver: &Receiver<Message>, failed: &OnceLock<String>) {
     let mut held = Vec::new();
     let mut shift: Option<i64> = None;
-    let mut failed: Option<String> = None;
     let mut put = |event: Event| {
         // After a failure (a full disk) the queue is still drained, so that nobody blocks and memory
-        // stays bounded; the run ends with the first failure's text.
-        if failed.is_none()
+        // stays bounded; the run's loop sees the first failure and ends the run.
+        if failed.get().is_none()
             && let Err(e) = writer.append(&event)
         {
-            failed = Some(e.to_string());
+            let _ = failed.set(e.to_string());
         }
     };
     while let Ok(message) = receiver.recv() {
@@ -140,7 +156,6 @@ fn write(mut writer: EventWriter, receiver: &Receiver<Message>) -> Result<(), St
     }
     // A run that never reached its epoch keeps the provisional clock: better than no events.
     held.drain(..).for_each(put);
-    failed.map_or(Ok(()), Err)
 }
 
 fn shifted(mut event: Event, by: i64) -> Event {
@@ -152,6 +167,27 @@ fn shifted(mut event: Event, by: i64) -> Event {
 mod tests {
     use super::*;
     use blackstart_record::read_events;
+
+    #[test]
+    fn a_failure_is_known_before_the_recorder_ends() {
+        // The kernel's own full disk.
+        let Ok(recorder) = Recorder::start(Path::new("/dev/full")) else {
+            println!("skipped: a_failure_is_known_before_the_recorder_ends: no /dev/full");
+            return;
+        };
+        assert_eq!(recorder.failure(), None);
+        let text = "x".to_owned();
+        recorder.sender().emit(0, EventKind::Note { text });
+        while recorder.failure().is_none() {
+            std::thread::yield_now();
+        }
+        let reason = recorder.failure().unwrap();
+        assert!(
+            reason.contains("/dev/full") && reason.contains("free space"),
+            "{reason}"
+        );
+        assert!(recorder.finish().is_err());
+    }
 
     #[test]
     fn events_before_the_epoch_are_shifted_onto_the_run_clock() {

@@ -12,12 +12,13 @@ use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
     ArtifactMismatch, Boundaries, Finding, Manifest, ManifestHead, RunFiles, read_json,
-    read_run_noting, seal_journal, write_atomic, write_json_atomic,
+    read_run_noting, replace_files, seal_journal, write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
 use super::judge::judge;
 use super::prepare::Prepared;
+use super::stored;
 use crate::exit::{Exit, Failure};
 use crate::matching::match_replica_log;
 use crate::plugins::{Plugins, identity};
@@ -125,6 +126,8 @@ impl Results {
             planned,
             &self.run_dir(planned.run),
         )?;
+        // So that a campaign that is killed later leaves this run's figures.
+        save(&run_files(&self.dir, &run)?)?;
         self.runs.push(run.clone());
         Ok(run)
     }
@@ -143,10 +146,14 @@ impl Results {
 /// # Errors
 /// When the directory is no results directory, or its records cannot be read.
 pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, CampaignEnd), Failure> {
-    let mut plan: Plan = read_json(&dir.join("plan.json")).map_err(|e| {
-        Failure::new(Exit::Configuration, e)
-            .help("give a results directory: it holds plan.json and run-1, run-2, …")
-    })?;
+    let mut plan = stored::read_plan(dir)?;
+    if !plan.runs.iter().any(|r| has_records(&run_dir(dir, r.run))) {
+        return Err(Failure::message(
+            Exit::Configuration,
+            format!("{} holds no run", dir.display()),
+        )
+        .help("give a results directory in which the load of a run has begun"));
+    }
     let mut plugins = Plugins::open(plugin_dirs)?;
     let gates = reload(&mut plugins, &mut plan)?;
     let partial = match read_json::<Manifest>(&dir.join("manifest.json")) {
@@ -155,7 +162,10 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
             manifest.partial
         }
         // A directory that was never sealed: its campaign was cut off.
-        Err(_) => true,
+        Err(_) => {
+            stored::check_unsealed(dir, &plan)?;
+            true
+        }
     };
     let shared = Arc::new(plan.clone());
     let mut runs = Vec::new();
@@ -167,14 +177,6 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
             )?);
         }
     }
-    if runs.is_empty() {
-        return Err(Failure::message(
-            Exit::Configuration,
-            format!("{} holds no run", dir.display()),
-        )
-        .help("give a results directory in which a run has begun"));
-    }
-    write(&dir.join("plan.json"), &plan)?;
     let end = conclude(dir, &plan, runs, partial)?;
     Ok((plan, end))
 }
@@ -303,26 +305,39 @@ fn analyse_and_judge(
             )
         })
         .collect();
-    write(&files.boundaries(), &boundaries)?;
-    let run = figures(gates, plan, planned, dir)?;
-    write(&dir.join("analysis.json"), &run.analysis)?;
-    write(&dir.join("findings.json"), &run.findings)?;
-    Ok(run)
+    figures(plugins, gates, plan, planned, dir, Some(boundaries))
 }
 
-/// Analyses and judges what is recorded of a run, boundaries included. Writes nothing.
+/// Analyses and judges what is recorded of a run: with these boundaries, or with those that an
+/// earlier analysis stored. Writes nothing.
+///
+/// # Errors
+/// When the records cannot be read, the plan defines no method, or this machine could not run a
+/// plugin: what a plugin would have said is then not known, which is no verdict.
 pub(super) fn figures(
+    plugins: &Plugins,
     gates: &[GateTemplate],
     plan: &Arc<Plan>,
     planned: &RunPlan,
     dir: &Path,
+    boundaries: Option<Vec<Boundaries>>,
 ) -> Result<AnalysedRun, Failure> {
-    let (records, notes) = read_run_noting(dir).map_err(Failure::internal)?;
+    let (mut records, notes) = read_run_noting(dir).map_err(Failure::internal)?;
+    if let Some(boundaries) = boundaries {
+        records.boundaries = boundaries;
+    }
     let mut analysis = analyze_run(plan, planned, &records)
         .map_err(|e| Failure::internal(e).context(format!("analysing run {}", planned.run)))?;
     analysis.notes.extend(notes);
     let records = Arc::new(records);
     let findings = judge(gates, plan, &analysis, &records);
+    if let Some(what) = plugins.engine.shortage() {
+        return Err(Failure::message(
+            Exit::Internal,
+            format!("run {} could not be judged: {what}", planned.run),
+        )
+        .help("free memory, or raise the limit on address space (`ulimit -v`), and analyze again; no report was written"));
+    }
     let validity = validity(plan, &analysis, &findings);
     Ok(AnalysedRun {
         analysis,
@@ -330,6 +345,28 @@ pub(super) fn figures(
         validity,
         boundaries: records.boundaries.clone(),
     })
+}
+
+/// What an analysis leaves in a run's folder.
+fn run_files(dir: &Path, run: &AnalysedRun) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
+    let dir = run_dir(dir, run.analysis.run);
+    Ok(vec![
+        document(RunFiles::new(&dir).boundaries(), &run.boundaries)?,
+        document(dir.join("analysis.json"), &run.analysis)?,
+        document(dir.join("findings.json"), &run.findings)?,
+    ])
+}
+
+/// A JSON document as the results directory has them: indented, since people read and diff it.
+fn document<T: serde::Serialize>(path: PathBuf, value: &T) -> Result<(PathBuf, Vec<u8>), Failure> {
+    let mut bytes = serde_json::to_vec_pretty(value)
+        .map_err(|e| Failure::internal(e).context(format!("writing {}", path.display())))?;
+    bytes.push(b'\n');
+    Ok((path, bytes))
+}
+
+fn save(files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
+    replace_files(files.iter().map(|(p, b)| (p.as_path(), b.as_slice()))).map_err(Failure::internal)
 }
 
 /// Provenance of the host, as it was recorded.
@@ -386,16 +423,22 @@ fn conclude(
         .map(|r| (r.analysis.run, r.findings.clone()))
         .collect();
     let analysis = analyze_campaign(plan, &analyses, &findings);
-    write(&dir.join("analysis.json"), &analysis)?;
     let host = host_facts(dir);
     let (report, run_reports) = reports(plan, &runs, &analysis, &host, partial);
-    for (run, report) in runs.iter().zip(&run_reports) {
-        write(&run_dir(dir, run.analysis.run).join("report.json"), report)?;
-    }
-    write(&dir.join("report.json"), &report)?;
     let html = blackstart_report::render_html(&report).map_err(Failure::internal)?;
-    let html_path = dir.join("report.html");
-    write_atomic(&html_path, html.as_bytes()).map_err(Failure::internal)?;
+    // Everything there is to say is known now: a report that is there already is replaced as a whole.
+    let mut files = vec![
+        document(dir.join("plan.json"), plan)?,
+        document(dir.join("analysis.json"), &analysis)?,
+        document(dir.join("report.json"), &report)?,
+        (dir.join("report.html"), html.into_bytes()),
+    ];
+    for (run, report) in runs.iter().zip(&run_reports) {
+        files.extend(run_files(dir, run)?);
+        let path = run_dir(dir, run.analysis.run).join("report.json");
+        files.push(document(path, report)?);
+    }
+    save(&files)?;
     let grants = plan
         .fault
         .iter()

@@ -1,24 +1,22 @@
 //! One repetition: start the system under test, load it, fire, watch, and leave nothing behind.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
 use blackstart_effects::{Mode, Notice, Timeline, TimelineOptions, Watchdog};
 use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, Secret};
-use blackstart_observe::{
-    CpuSource, EventSink, FireSignal, ObserveRun, Observers, ReadyError, ReadyRequest, wait_ready,
-};
-use blackstart_plan::{ReplicaPlan, RestartPolicy, RunPlan, RuntimePlan};
-use blackstart_plugins::{EffectAction, EffectEvent, FaultPlugin};
+use blackstart_observe::{CpuSource, EventSink, FireSignal, ObserveRun, Observers};
+use blackstart_plan::RunPlan;
+use blackstart_plugins::{EffectEvent, FaultPlugin};
 use blackstart_record::{ClockSample, EventKind, RunFiles, write_metrics_parquet};
-use blackstart_targets::{Reexec, Runtime, TargetError, Targets};
+use blackstart_targets::{Reexec, Targets};
 
 use super::fault_host::LiveHost;
 use super::prepare::{Prepared, api_key, arm_context};
 use super::recorder::Recorder;
+use super::service::{check_victims, target_failure, wait_for_service};
 use super::stage::{Canary, Stage};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -27,11 +25,9 @@ use crate::reporter::Reporter;
 /// Time between "everything is ready" and the run epoch: connections are opened in it.
 const LEAD_NS: i64 = NS_PER_S;
 /// How often the run's loop looks at clocks and flags.
-const TICK: Duration = Duration::from_millis(50);
+pub(super) const TICK: Duration = Duration::from_millis(50);
 /// How long after the last client timeout the load may take to give every request its outcome.
 const DRAIN_SLACK_NS: i64 = 10 * NS_PER_S;
-/// Start of a running (not launched) replica: it is there or it is not.
-const RUNNING_TIMEOUT_NS: i64 = 20 * NS_PER_S;
 
 /// What one repetition needs.
 pub struct RunContext<'a> {
@@ -135,9 +131,17 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     })
     .map_err(Failure::internal)?;
 
-    watch(&stage, &load, armed.as_ref());
+    let recording = watch(&stage, &load, armed.as_ref());
+    if recording.is_err()
+        && let Some(armed) = &armed
+    {
+        // Nothing that happens from here on would be known: no fault may fire any more, and none
+        // stays in force while the rest is taken down.
+        armed.timeline.cancel();
+    }
 
     let load_end = load.join();
+    recording?;
     let metrics = observers.stop().metrics;
     write_metrics_parquet(&files.metrics(), &metrics).map_err(Failure::internal)?;
     if let Some(armed) = armed {
@@ -260,7 +264,11 @@ fn arm(stage: &Stage<'_>, fire: &FireSignal) -> Result<Option<Armed>, Failure> {
 }
 
 /// Follows the run until every request has its outcome, or the operator stops it.
-fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) {
+///
+/// # Errors
+/// When the record cannot be written any more; people are told at once, since a run can go on for
+/// many minutes. The load is then ended.
+fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) -> Result<(), Failure> {
     let context = stage.context;
     let plan = &context.prepared.plan;
     let phases = &plan.phases;
@@ -288,6 +296,15 @@ fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) {
         load.drain_events().into_iter().for_each(|e| events.send(e));
         let progress = load.progress();
         live.show(now, &progress);
+        let broken = stage.recorder.failure().or_else(|| load.failure());
+        if let Some(reason) = broken {
+            load.cancel();
+            live.end();
+            context.reporter.say(format!(
+                "  the record cannot be written: {reason}\n  the run ends now, and what is in force is undone"
+            ));
+            return Err(Failure::message(Exit::Internal, reason));
+        }
         let recorded = progress.completed + progress.errored + progress.censored;
         if now >= phases.load_end_ns() && recorded >= progress.scheduled {
             break;
@@ -298,189 +315,7 @@ fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) {
         }
     }
     live.end();
-}
-
-/// Waits until every replica, and the service, answers with a token. False = interrupted.
-fn wait_for_service(
-    context: &RunContext<'_>,
-    targets: &Targets,
-    api_key: Option<&str>,
-) -> Result<bool, Failure> {
-    let plan = &context.prepared.plan;
-    for replica in &plan.target.replicas {
-        let (timeout_ns, launched) = match &replica.runtime {
-            RuntimePlan::Process(p) => (p.start_timeout_ns, true),
-            RuntimePlan::Url { .. } => (RUNNING_TIMEOUT_NS, false),
-        };
-        if launched {
-            context
-                .reporter
-                .say(format!("starting   {} ({})", replica.id, replica.base_url));
-        }
-        let request = ReadyRequest {
-            replica,
-            load: &plan.load,
-            api_key,
-            timeout: Duration::from_nanos(timeout_ns.unsigned_abs()),
-        };
-        let waited = waiting(context, targets, replica, |stop| wait_ready(request, stop));
-        match waited {
-            Ok(_) => {}
-            Err(ReadyError::Stopped { .. }) if context.interrupt.raised() => return Ok(false),
-            Err(ReadyError::Stopped { .. }) => {
-                return Err(ended_for_good(context, targets, replica));
-            }
-            Err(e) => {
-                let help = if launched {
-                    let log = RunFiles::new(context.dir).server_log(&replica.id);
-                    format!("the server's output is in {}", log.display())
-                } else {
-                    "start the server, or correct `base_url`".to_owned()
-                };
-                return Err(at_replica(
-                    context,
-                    &replica.id,
-                    "base_url",
-                    &e.to_string(),
-                    &help,
-                ));
-            }
-        }
-    }
-    Ok(true)
-}
-
-/// Waits for something, and gives up when the operator interrupts or the server has ended for good.
-fn waiting<T>(
-    context: &RunContext<'_>,
-    targets: &Targets,
-    replica: &ReplicaPlan,
-    wait: impl FnOnce(&AtomicBool) -> T,
-) -> T {
-    let stop = AtomicBool::new(false);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                if context.interrupt.raised() || exit_for_good(targets, replica).is_some() {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                std::thread::sleep(TICK);
-            }
-        });
-        let waited = wait(&stop);
-        done.store(true, Ordering::Relaxed);
-        waited
-    })
-}
-
-/// How a launched main process ended, if its policy does not start it again.
-fn exit_for_good(targets: &Targets, replica: &ReplicaPlan) -> Option<(Option<i32>, Option<i32>)> {
-    let RuntimePlan::Process(process) = &replica.runtime else {
-        return None;
-    };
-    let Ok(Runtime::Supervised(supervised)) = targets.replica(&replica.id).map(|r| r.runtime())
-    else {
-        return None;
-    };
-    if supervised.main().is_some() {
-        return None;
-    }
-    let exit = supervised.last_exit()?;
-    let again = match process.restart {
-        RestartPolicy::Always => true,
-        RestartPolicy::OnFailure => exit.0 != Some(0),
-        RestartPolicy::No => false,
-    };
-    (!again).then_some(exit)
-}
-
-fn ended_for_good(context: &RunContext<'_>, targets: &Targets, replica: &ReplicaPlan) -> Failure {
-    let how = match exit_for_good(targets, replica) {
-        Some((Some(code), _)) => format!("ended with exit code {code}"),
-        Some((_, Some(signal))) => format!("was ended by signal {signal}"),
-        _ => "ended".to_owned(),
-    };
-    let log = RunFiles::new(context.dir).server_log(&replica.id);
-    let last = std::fs::read_to_string(&log).unwrap_or_default();
-    let last = last.lines().next_back().unwrap_or("(no output)").to_owned();
-    Failure::message(
-        Exit::Target,
-        format!(
-            "replica {} {how} before it answered, and its restart policy does not start it again",
-            replica.id
-        ),
-    )
-    .help(format!(
-        "its last line was: {last}\nthe whole output is in {}",
-        log.display()
-    ))
-}
-
-/// A victim that cannot be found is found out now, not at the fire.
-fn check_victims(context: &RunContext<'_>, targets: &Targets) -> Result<(), Failure> {
-    let Some(fault) = &context.prepared.fault else {
-        return Ok(());
-    };
-    for effect in &fault.effects {
-        if let EffectAction::Signal {
-            replica,
-            process_role,
-            ..
-        } = &effect.action
-        {
-            targets
-                .resolve_role(replica, process_role)
-                .map_err(|e| target_failure(context, &e))?;
-        }
-    }
     Ok(())
-}
-
-/// A target's error at the line of the file that asked for it.
-fn target_failure(context: &RunContext<'_>, error: &TargetError) -> Failure {
-    let text = error.to_string();
-    // Their texts say what is wrong, and after a semicolon how to mend it.
-    let (message, help) = text
-        .split_once("; ")
-        .unwrap_or((&text, "see the replica's table in the campaign file"));
-    let (replica, key) = match error {
-        TargetError::CommandNotFound { replica, .. }
-        | TargetError::NotExecutable { replica, .. }
-        | TargetError::EmptyCommand { replica }
-        | TargetError::LaunchFailed { replica, .. } => (replica, "process.command".to_owned()),
-        TargetError::CwdMissing { replica, .. } => (replica, "process.cwd".to_owned()),
-        TargetError::PortInUse { replica, .. } | TargetError::BadAddress { replica, .. } => {
-            (replica, "base_url".to_owned())
-        }
-        TargetError::Log { replica, .. } => (replica, "running.log_file".to_owned()),
-        TargetError::PidNotFound { replica, .. } => (replica, "running.pid".to_owned()),
-        TargetError::BadMatch { replica, .. }
-        | TargetError::NoMatch { replica, .. }
-        | TargetError::ManyMatches { replica, .. } => (replica, "running.command_match".to_owned()),
-        TargetError::VictimNotFound { replica, role, .. }
-        | TargetError::UnknownRole { replica, role, .. } => (replica, format!("roles.{role}")),
-        _ => return Failure::message(Exit::Target, error),
-    };
-    at_replica(context, replica, &key, message, help)
-}
-
-/// An error of a replica, at a key of its table.
-fn at_replica(
-    context: &RunContext<'_>,
-    replica: &str,
-    key: &str,
-    message: &str,
-    help: &str,
-) -> Failure {
-    let replicas = &context.prepared.plan.target.replicas;
-    let index = replicas.iter().position(|r| r.id == replica).unwrap_or(0);
-    let path = format!("target.replica.{index}.{key}");
-    let error = context.prepared.file.source.error_at(&path, message, help);
-    Failure {
-        exit: Exit::Target,
-        ..Failure::from(error)
-    }
 }
 
 /// On this host the fault is fired and everything is stamped by one clock: nothing to measure.

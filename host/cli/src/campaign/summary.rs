@@ -178,9 +178,10 @@ impl<'a> LiveLine<'a> {
             .ttft_ms_p50
             .map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0} ms"));
         let text = format!(
-            "{name:<8} {:>5.1} s left{countdown} · offered {}/s good {}/s · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}",
+            "{name:<8} {:>5.1} s left{countdown} · offered {}/s · ended {}/s, good {} · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}",
             ends.map_or(0.0, |e| (e - now_ns) as f64 / 1e9),
             progress.offered_last_second,
+            progress.ended_last_second,
             progress.good_last_second,
             progress.completed,
             progress.errored,

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::results::{figures, has_records, host_facts, reload, reports, run_dir};
+use super::stored;
 use crate::exit::{Exit, Failure};
 use crate::output::out;
 use crate::plugins::Plugins;
@@ -122,10 +123,10 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
     let mut checks = Checks::default();
     // Hashes first: they say what was altered even where nothing can be read any more.
     artifacts(&mut checks, dir, &manifest)?;
-    let plan: Plan = match read_json(&dir.join("plan.json")) {
+    let plan: Plan = match stored::read_plan(dir) {
         Ok(plan) => plan,
         Err(e) => {
-            checks.check("plan", "readable", e.to_string(), "plan.json");
+            checks.check("plan", "readable", e.text(), "plan.json");
             return print(checks, json, dir);
         }
     };
@@ -134,12 +135,7 @@ pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
         if checks.assertions.iter().all(|a| a.ok) {
             return Err(e);
         }
-        checks.check(
-            "recomputation",
-            "possible",
-            format!("{:#}", e.error),
-            "plan.json",
-        );
+        checks.check("recomputation", "possible", e.text(), "plan.json");
     }
     print(checks, json, dir)
 }
@@ -218,13 +214,15 @@ fn recompute(
             format!("{name}/requests.parquet"),
         );
         drop(records);
-        let run = match figures(&gates, &shared, planned, &run_dir) {
+        let run = match figures(&plugins, &gates, &shared, planned, &run_dir, None) {
             Ok(run) => run,
+            // What could not be recomputed here says nothing about the results.
+            Err(e) if plugins.engine.shortage().is_some() => return Err(e),
             Err(e) => {
                 checks.check(
                     format!("{name}.figures"),
                     "computable",
-                    format!("{:#}", e.error),
+                    e.text(),
                     name.clone(),
                 );
                 complete = false;

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use blackstart_logs::ReadOptions;
+use blackstart_logs::{Dropped, ReadOptions};
 use blackstart_record::{Boundary, StampSource};
 use clap::Args;
 use serde::Serialize;
@@ -80,6 +80,12 @@ pub fn run(args: LogsArgs) -> Outcome {
             options,
         ) {
             Ok(matched) => {
+                if let Some(d) = matched.reading.dropped {
+                    reporter.say(format!(
+                        "warning: {name}: too many boundaries to keep: {} of them, from line {} to line {}, are left out",
+                        d.boundaries, d.first_line, d.last_line
+                    ));
+                }
                 let written = if args.json {
                     print_json(&name, &matched.reading.boundaries)
                 } else {
@@ -94,7 +100,7 @@ pub fn run(args: LogsArgs) -> Outcome {
             Err(MatchError::Unclaimed) => {
                 unread += 1;
                 reporter.say(format!(
-                    "{name}: no log matcher recognises it; name one with --matcher ({})",
+                    "error: {name}: no log matcher recognises it; name one with --matcher ({})",
                     plugins
                         .registry
                         .of_world(blackstart_plugins::World::LogMatcher)
@@ -243,22 +249,49 @@ fn print_text(file: &str, matched: &Matched) -> io::Result<()> {
             String::new()
         }
     )?;
-    let lives = reading.boundaries.iter().map(|b| b.life).max().unwrap_or(0);
-    if lives == 0 {
+    if reading.boundaries.is_empty() {
         writeln!(out, "  nothing found")?;
     }
-    for life in 1..=lives {
-        let of_life: Vec<&Boundary> = reading
-            .boundaries
-            .iter()
-            .filter(|b| b.life == life)
-            .collect();
-        print_life(&mut out, life, &of_life)?;
+    let mut dropped = reading.dropped;
+    let cut = dropped.map(|d| lives_at(d, &reading.boundaries));
+    // File order: the boundaries of one start stand together.
+    for of_life in reading.boundaries.chunk_by(|a, b| a.life == b.life) {
+        let (Some(first), Some(last)) = (of_life.first(), of_life.last()) else {
+            continue;
+        };
+        if let Some(d) = dropped.take_if(|d| d.last_line < last.line) {
+            writeln!(
+                out,
+                "\n  … {} boundaries left out, from line {} to line {}",
+                d.boundaries, d.first_line, d.last_line
+            )?;
+        }
+        let whole = cut.is_none_or(|lives| !lives.contains(&first.life));
+        print_life(&mut out, first.life, of_life, whole)?;
     }
     out.flush()
 }
 
-fn print_life(out: &mut impl Write, life: u32, boundaries: &[&Boundary]) -> io::Result<()> {
+/// The starts next to what was dropped, of which boundaries may be missing.
+fn lives_at(dropped: Dropped, boundaries: &[Boundary]) -> [u32; 2] {
+    let before = boundaries
+        .iter()
+        .rfind(|b| b.line < dropped.first_line)
+        .map_or(0, |b| b.life);
+    let after = boundaries
+        .iter()
+        .find(|b| b.line > dropped.last_line)
+        .map_or(0, |b| b.life);
+    [before, after]
+}
+
+/// One start; `whole` when all of its boundaries are there.
+fn print_life(
+    out: &mut impl Write,
+    life: u32,
+    boundaries: &[Boundary],
+    whole: bool,
+) -> io::Result<()> {
     let start = boundaries.iter().find_map(|b| b.at_unix_ns);
     let clock = match boundaries
         .iter()
@@ -266,8 +299,8 @@ fn print_life(out: &mut impl Write, life: u32, boundaries: &[&Boundary]) -> io::
         .find(|s| *s != StampSource::None)
     {
         Some(StampSource::Capture) => "the instrument's stamps",
-        Some(StampSource::Docker) => "the container runtime's stamps",
-        Some(StampSource::Kubernetes) => "the kubelet's stamps",
+        Some(StampSource::Docker) => "the stamps before the lines",
+        Some(StampSource::Kubernetes) => "the kubelet's stamps before the lines",
         Some(StampSource::Line) => "the lines' own stamps",
         Some(StampSource::None) | None => "no stamps",
     };
@@ -309,7 +342,7 @@ fn print_life(out: &mut impl Write, life: u32, boundaries: &[&Boundary]) -> io::
         .into_iter()
         .filter(|s| !boundaries.iter().any(|b| b.key == *s))
         .collect();
-    if !missing.is_empty() {
+    if whole && !missing.is_empty() {
         writeln!(out, "    not found: {}", missing.join(", "))?;
     }
     if let Some(first) = boundaries.iter().find(|b| b.key.starts_with("failure.")) {

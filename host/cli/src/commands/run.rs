@@ -33,11 +33,14 @@ pub struct RunArgs {
 /// Runs the command. The results directory is the last line on stdout.
 pub fn run(args: RunArgs) -> Outcome {
     let prepared = prepare(&args.file, &args.plugin_dir, args.runs)?;
+    let reporter = Reporter::new();
+    for warning in &prepared.warnings {
+        reporter.say(warning);
+    }
     if args.dry_run {
         print_timeline(&prepared);
         return Ok(Exit::Valid);
     }
-    let reporter = Reporter::new();
     let interrupt = Interrupt::watch()?;
     let (exit, dir) = execute(
         &prepared,

@@ -51,7 +51,19 @@ fn an_unknown_model_ends_the_wait_with_the_names_that_are_served() {
     });
     // The wait would be an hour.
     let error = wait(&server.url(), Duration::from_secs(3600)).unwrap_err();
+    // The place that mends it is the model's, and no time is named that nobody waited.
+    assert!(
+        matches!(
+            &error,
+            ReadyError::NotReady {
+                key: Some("load.model"),
+                ..
+            }
+        ),
+        "{error:?}"
+    );
     let text = error.to_string();
+    assert!(text.contains("refused 5 requests in a row"), "{text}");
     assert!(text.contains("replica r0"), "{text}");
     assert!(text.contains("last seen: http_status 404"), "{text}");
     assert!(
@@ -75,7 +87,9 @@ fn what_was_last_seen_and_how_to_mend_it() {
     let refusing = Reserved::new();
     let text = wait(&refusing.url(), soon).unwrap_err().to_string();
     assert!(
-        text.contains("connect: refused") && text.contains("nothing listens"),
+        text.contains("within 2 s (")
+            && text.contains("connect: refused")
+            && text.contains("nothing listens"),
         "{text}"
     );
     let cases = [

@@ -27,6 +27,61 @@ pub(crate) struct FaultWorld {
     /// Only `arm` and `observe` may put effects on the timeline.
     pub may_schedule: bool,
     pub scheduled: usize,
+    /// Where effects must lie, as the plugin was told when it was armed.
+    pub limits: Option<TimeLimits>,
+}
+
+/// Instants of a run that no effect may pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeLimits {
+    /// An effect that the host undoes has ended by then.
+    pub expire_at_ns: i64,
+    /// No effect starts later.
+    pub run_end_ns: i64,
+}
+
+impl TimeLimits {
+    /// Beyond the run nobody measures what an effect does, and one that is still in force reaches
+    /// into the next run.
+    fn check(self, when: types::Window) -> Result<(), EffectError> {
+        let TimeLimits {
+            expire_at_ns,
+            run_end_ns,
+        } = self;
+        if when.at > run_end_ns {
+            return Err(EffectError::Unsupported(format!(
+                "an effect at {} would come after the end of the run at {} (`run-end`); \
+                 let it come earlier, or lengthen [phases]",
+                seconds(when.at),
+                seconds(run_end_ns)
+            )));
+        }
+        if let Some(until) = when.until.filter(|until| *until > expire_at_ns) {
+            return Err(EffectError::Unsupported(format!(
+                "an effect until {} would last beyond {}, when every effect must have been undone \
+                 (`expire-at`); end it by then, or lengthen `phases.fault_window`",
+                seconds(until),
+                seconds(expire_at_ns)
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// An instant of the run, for people: seconds to the nanosecond, so that two that differ look so.
+fn seconds(ns: i64) -> String {
+    let (whole, part) = (
+        ns.unsigned_abs() / 1_000_000_000,
+        ns.unsigned_abs() % 1_000_000_000,
+    );
+    let fraction = format!("{part:09}");
+    let fraction = fraction.trim_end_matches('0');
+    let sign = if ns < 0 { "-" } else { "" };
+    if fraction.is_empty() {
+        format!("{sign}{whole} s")
+    } else {
+        format!("{sign}{whole}.{fraction} s")
+    }
 }
 
 impl FaultWorld {
@@ -45,6 +100,9 @@ impl FaultWorld {
             return Err(EffectError::Other(
                 "an effect cannot end before it starts".into(),
             ));
+        }
+        if let Some(limits) = self.limits {
+            limits.check(when)?;
         }
         let effect = self.host.schedule(EffectRequest {
             action,

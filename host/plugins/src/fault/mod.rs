@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wasmtime::component::{HasSelf, Linker};
 
-use self::imports::FaultWorld;
+use self::imports::{FaultWorld, TimeLimits};
 pub use self::types::{
     ArmContext, Armed, EffectAction, EffectError, EffectEvent, EffectRequest, Ending, Fact,
     FaultHost, FaultInfo, HttpRequest, Proof, Signal, TargetReplica,
@@ -82,6 +82,7 @@ impl FaultTemplate {
             grants: Arc::clone(&self.grants),
             may_schedule: false,
             scheduled: 0,
+            limits: None,
         };
         let mut instance = Instance::new(&self.engine, self.artifact.label(), world, |store| {
             self.pre.instantiate(store)
@@ -152,6 +153,12 @@ impl FaultPlugin {
     /// [`PluginError::Guest`] when the fault declines, [`PluginError::Quarantined`]
     /// when it was stopped.
     pub fn arm(&mut self, context: &ArmContext) -> Result<Armed, PluginError> {
+        if let Some(world) = self.instance.world_mut() {
+            world.limits = Some(TimeLimits {
+                expire_at_ns: context.expire_at_ns,
+                run_end_ns: context.run_end_ns,
+            });
+        }
         let context = wit::ArmContext {
             config: context.config.clone(),
             seed: context.seed,

@@ -132,6 +132,46 @@ fn signals_that_may_not_be_sent_never_reach_the_timeline() {
 }
 
 #[test]
+fn effects_beyond_the_run_never_reach_the_timeline() {
+    let url = "http://127.0.0.1:9000/admin/stall";
+    let plain = ("a", "b");
+    for guest in [
+        signalling("a", "vllm-0", "api", 2, Some(2001)),
+        requesting("a", url, plain, Some(url), Some(2001)),
+        // No end, or one that the clock never shows.
+        signalling("a", "vllm-0", "api", 2, Some(i64::MAX)),
+    ] {
+        let (answer, host) = arm(&guest);
+        let error = answer.unwrap_err().to_string();
+        assert!(
+            error.contains("0.000002 s") && error.contains("`phases.fault_window`"),
+            "{error}"
+        );
+        assert_eq!(host.effects.lock().unwrap().len(), 0, "{error}");
+    }
+    // The guests' effects start at 1000 ns.
+    let armed_until = |run_end_ns: i64| {
+        let host = Arc::new(Recorder::default());
+        let guest = signalling("a", "vllm-0", "api", 1, None).artifact();
+        let mut fault =
+            FaultPlugin::instantiate(&engine(), &guest, &grants(), host.clone()).unwrap();
+        let answer = fault.arm(&ArmContext {
+            run_end_ns,
+            ..context()
+        });
+        (answer, host.effects.lock().unwrap().len())
+    };
+    assert!(matches!(armed_until(1000), (Ok(_), 1)));
+    let (answer, scheduled) = armed_until(999);
+    let error = answer.unwrap_err().to_string();
+    assert!(
+        error.contains("0.000001 s would come after the end of the run at 0.000000999 s"),
+        "{error}"
+    );
+    assert_eq!(scheduled, 0);
+}
+
+#[test]
 fn requests_are_held_to_the_granted_urls() {
     let url = "http://127.0.0.1:9000/admin/stall";
     let (answer, host) = arm(&requesting(

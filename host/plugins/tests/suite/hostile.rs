@@ -409,8 +409,8 @@ fn a_fault_that_is_stopped_while_arming_keeps_what_it_scheduled_with_the_host() 
         config: "{}".into(),
         seed: 0,
         fire_at_ns: 0,
-        expire_at_ns: 0,
-        run_end_ns: 0,
+        expire_at_ns: 2000,
+        run_end_ns: 3000,
         victims: vec![],
     };
     assert!(fault.arm(&context).unwrap_err().is_quarantine());

@@ -67,6 +67,28 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     file.commit()
 }
 
+/// Replaces several files: all new contents are durable on the disk before the first file changes
+/// its name, so that a full disk, or an error in making one of them, leaves every old file as it was.
+///
+/// # Errors
+/// When a file cannot be written; then none was replaced. A rename that fails (a folder was taken
+/// away meanwhile) may leave some replaced.
+pub fn replace_files<'a>(
+    files: impl IntoIterator<Item = (&'a Path, &'a [u8])>,
+) -> Result<(), RecordError> {
+    let mut parts = Vec::new();
+    for (path, bytes) in files {
+        let mut part = AtomicFile::create(path)?;
+        part.write_all(bytes)
+            .map_err(|e| RecordError::io(path, "write it", e))?;
+        part.file
+            .sync_all()
+            .map_err(|e| RecordError::io(path, "write it to the disk", e))?;
+        parts.push(part);
+    }
+    parts.into_iter().try_for_each(AtomicFile::commit)
+}
+
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.file.write(buf)
@@ -83,5 +105,24 @@ impl Drop for AtomicFile {
             // Best effort: a stray part is never read.
             let _ = fs::remove_file(&self.part);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_files_are_replaced_together_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        fs::write(&a, "old").unwrap();
+        replace_files([(a.as_path(), &b"new"[..]), (b.as_path(), b"new")]).unwrap();
+        assert_eq!(fs::read(&a).unwrap(), b"new");
+        // The second cannot be written: the first stays what it was, and no part is left behind.
+        let lost = dir.path().join("no-such-folder/c");
+        replace_files([(a.as_path(), &b"newer"[..]), (lost.as_path(), b"x")]).unwrap_err();
+        assert_eq!(fs::read(&a).unwrap(), b"new");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

@@ -69,6 +69,31 @@ pub struct EventLog {
     pub torn_bytes: u64,
 }
 
+impl EventLog {
+    /// Lines (from 1) that say the same as an earlier line, each with that line. No writer makes
+    /// them, for two events of one instant differ: somebody changed the file.
+    pub fn repeats(&self) -> Vec<(u64, u64)> {
+        /// Events of one instant that are compared with each other; a file of nothing but one
+        /// instant is not to take for ever.
+        const MAX_COMPARED: usize = 64;
+        let mut order: Vec<usize> = (0..self.events.len()).collect();
+        order.sort_by_key(|&i| self.events[i].at_ns);
+        let mut found = Vec::new();
+        for instant in order.chunk_by(|&a, &b| self.events[a].at_ns == self.events[b].at_ns) {
+            for (n, &later) in instant.iter().enumerate() {
+                let earlier = &instant[..n.min(MAX_COMPARED)];
+                let same = earlier
+                    .iter()
+                    .find(|&&i| self.events[i].kind == self.events[later].kind);
+                // One event a line.
+                found.extend(same.map(|&i| (later as u64 + 1, i as u64 + 1)));
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
 /// Reads a file of events. A last line without its newline is torn and reported; any other line that
 /// is no event is an error.
 ///
@@ -250,6 +275,26 @@ mod tests {
             let complete = cut == 0 || bytes[cut - 1] == b'\n';
             assert_eq!(log.torn_bytes == 0, complete, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn repeated_lines_are_found_wherever_they_stand() {
+        let whole = every_kind();
+        let mut log = EventLog {
+            events: whole.clone(),
+            torn_bytes: 0,
+        };
+        assert_eq!(log.repeats(), []);
+        log.events.insert(3, whole[2].clone());
+        log.events.push(whole[0].clone());
+        let lines = log.events.len() as u64;
+        assert_eq!(log.repeats(), [(4, 3), (lines, 1)]);
+        // The same said again later is another event.
+        let mut again = whole[2].clone();
+        again.at_ns += 1_000_000;
+        log.events = whole;
+        log.events.push(again);
+        assert_eq!(log.repeats(), []);
     }
 
     #[test]

@@ -170,6 +170,19 @@ impl RequestJournalReader {
         let mut magic = [0; MAGIC.len()];
         let n = reader.fill(&mut magic)?;
         if magic[..n] != MAGIC[..n] {
+            // The last byte is the version of the format.
+            if n == MAGIC.len() && magic[..n - 1] == MAGIC[..n - 1] && magic[n - 1].is_ascii_digit()
+            {
+                return Err(RecordError::Damaged {
+                    path: path.to_owned(),
+                    what: format!(
+                        "a request journal of format {}; this version reads format {}",
+                        char::from(magic[n - 1]),
+                        char::from(MAGIC[n - 1])
+                    ),
+                    mend: "use the version of the instrument that wrote it: `plan.json` names it",
+                });
+            }
             return Err(RecordError::damaged(path, "not a request journal"));
         }
         reader.good = n as u64;
@@ -300,6 +313,21 @@ mod tests {
             assert!(torn <= cut as u64);
             assert!(entries.len() < whole.len());
         }
+    }
+
+    #[test]
+    fn a_journal_of_another_format_says_which() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("requests.journal");
+        std::fs::write(&path, b"BSTJRNL1 and what followed then").unwrap();
+        let error = RequestJournalReader::open(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("format 1; this version reads format 2") && error.contains("plan.json"),
+            "{error}"
+        );
+        std::fs::write(&path, b"something else").unwrap();
+        let error = RequestJournalReader::open(&path).unwrap_err().to_string();
+        assert!(error.contains("not a request journal"), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod requests_parquet;
 mod run_dir;
 mod seal;
 
-pub use atomic::{PART_SUFFIX, write_atomic};
+pub use atomic::{PART_SUFFIX, replace_files, write_atomic};
 pub use events::{EventLog, EventWriter, MAX_EVENT_LINE_BYTES, MAX_EVENTS, read_events};
 pub use gap_log::{GapLogWriter, MAX_GAP_BUCKETS, read_gaps, write_gaps};
 pub use journal::{JournalEntry, MAX_FRAME_BYTES, RequestJournalReader, RequestJournalWriter};

@@ -1,0 +1,99 @@
+//! What a results directory from disk must be before it is analysed again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use blackstart_plan::{PLAN_SCHEMA_VERSION, Plan};
+use blackstart_record::{RunFiles, read_events, read_json};
+use serde_json::Value;
+
+use crate::exit::{Exit, Failure};
+
+/// The plan of a results directory.
+///
+/// # Errors
+/// When there is none, it cannot be read, or another version of the instrument wrote it (exit 3).
+pub fn read_plan(dir: &Path) -> Result<Plan, Failure> {
+    let path = dir.join("plan.json");
+    let unreadable = |e: blackstart_record::RecordError| {
+        Failure::new(Exit::Configuration, e)
+            .help("give a results directory: it holds plan.json and run-1, run-2, …")
+    };
+    // The version first: a plan of another one is told by its number, not by the first key that
+    // happens to differ.
+    let found: Value = read_json(&path).map_err(unreadable)?;
+    let version = found.get("schema_version").and_then(Value::as_u64);
+    if version.is_some_and(|v| v != u64::from(PLAN_SCHEMA_VERSION)) {
+        let by = found
+            .get("instrument_version")
+            .and_then(Value::as_str)
+            .unwrap_or("of another version");
+        return Err(Failure::message(
+            Exit::Configuration,
+            format!(
+                "{} has schema version {}, written by blackstart {by}; this one reads version {PLAN_SCHEMA_VERSION}",
+                path.display(),
+                version.unwrap_or_default()
+            ),
+        )
+        .help(format!("use blackstart {by} for this directory")));
+    }
+    read_json(&path).map_err(unreadable)
+}
+
+/// A campaign that was cut off has no manifest to hold its records to. What no run can have written
+/// is found all the same: an analysis would seal it.
+///
+/// # Errors
+/// When the directory holds folders that are no run of the plan, or events stand there twice (exit 2).
+pub fn check_unsealed(dir: &Path, plan: &Plan) -> Result<(), Failure> {
+    /// Most findings of a kind that are named.
+    const MOST_NAMED: usize = 8;
+    let mut strange = Vec::new();
+    let runs: BTreeSet<String> = plan.runs.iter().map(|r| format!("run-{}", r.run)).collect();
+    let entries = std::fs::read_dir(dir)
+        .map_err(|e| Failure::internal(e).context(format!("reading {}", dir.display())))?;
+    let mut folders: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|e| e.file_type().is_ok_and(|t| !t.is_file()))
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .filter(|name| !runs.contains(name))
+        .collect();
+    folders.sort_unstable();
+    strange.extend(
+        folders
+            .iter()
+            .take(MOST_NAMED)
+            .map(|name| format!("{name} is no run of the plan")),
+    );
+    for run in &runs {
+        let path = RunFiles::new(&dir.join(run)).events();
+        if !path.exists() {
+            continue;
+        }
+        let repeats = read_events(&path).map_err(Failure::internal)?.repeats();
+        strange.extend(
+            repeats.iter().take(MOST_NAMED).map(|(line, first)| {
+                format!("{run}/events.jsonl: line {line} repeats line {first}")
+            }),
+        );
+        if repeats.len() > MOST_NAMED {
+            strange.push(format!(
+                "{run}/events.jsonl: {} repeated lines in all",
+                repeats.len()
+            ));
+        }
+    }
+    if strange.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Invalid,
+        format!(
+            "{} was never sealed and holds what no run of it wrote: {}",
+            dir.display(),
+            strange.join(", ")
+        ),
+    )
+    .help("restore the directory from a copy, or move what does not belong there away"))
+}

@@ -1,0 +1,198 @@
+//! `analyze` of directories that are not what a run leaves behind, or on a machine that cannot judge
+//! them: one clear error, and nothing is overwritten.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use blackstart_testkit::{CampaignText, Instrument, free_port};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+/// Every file below a folder with its bytes.
+fn snapshot(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.clone(), std::fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// The program under limits of the shell.
+fn limited(instrument: &Instrument, limits: &str, args: &[&str]) -> Command {
+    let plain = instrument.command(args);
+    let mut command = Command::new("/bin/sh");
+    command
+        .arg("-c")
+        .arg(format!("{limits}; exec \"$0\" \"$@\""))
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .current_dir(plain.get_current_dir().unwrap())
+        .stdin(std::process::Stdio::null());
+    for (name, value) in plain.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command
+}
+
+#[test]
+fn a_campaign_that_ended_before_its_load_holds_no_run() {
+    let _turn = common::turn();
+    let mut campaign = CampaignText::new("early", free_port());
+    campaign.restart = "no";
+    let text = campaign
+        .text()
+        .replace("\"${blackstart}\", ", "\"/bin/false\", ");
+    let instrument = common::instrument();
+    let file = instrument.write("campaign.toml", &text);
+    instrument
+        .run(["run", file.to_str().unwrap(), "--out", "results"])
+        .expect_code(5);
+    let results = common::only_results(&instrument);
+    let finished = instrument.run(["analyze", results.to_str().unwrap()]);
+    finished.expect_code(3);
+    assert!(
+        finished
+            .stderr
+            .contains(&format!("error: {} holds no run", results.display())),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn what_cannot_be_judged_or_was_changed_is_refused_and_nothing_is_overwritten() {
+    let turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = CampaignText::new("stored", free_port());
+    campaign.phases = ["0s", "2s", "2s", "0s"];
+    let finished = common::run(&instrument, &campaign);
+    drop(turn);
+    let results = finished.results();
+    let path = results.to_str().unwrap();
+    let sealed = snapshot(&results);
+
+    // A machine without the address space that a component reserves: no verdict, so no report.
+    let command = limited(&instrument, "ulimit -v 3500000", &["analyze", path]);
+    let starved = instrument.start_command(command).finish();
+    starved.expect_code(1);
+    assert!(
+        starved.stderr.contains("ulimit -v") && !starved.stderr.contains("NOT OBSERVED"),
+        "{}",
+        starved.stderr
+    );
+    assert!(snapshot(&results) == sealed, "files were changed");
+    let command = limited(&instrument, "ulimit -v 3500000", &["verify", path]);
+    instrument.start_command(command).finish().expect_code(1);
+
+    // Another version's plan.
+    let plan = std::fs::read_to_string(results.join("plan.json")).unwrap();
+    let newer = plan.replacen("\"schema_version\": 1", "\"schema_version\": 77", 1);
+    assert_ne!(newer, plan);
+    std::fs::write(results.join("plan.json"), newer).unwrap();
+    let other = instrument.run(["analyze", path]);
+    other.expect_code(3);
+    assert!(
+        other.stderr.contains("schema version 77") && other.stderr.contains("help: use blackstart"),
+        "{}",
+        other.stderr
+    );
+    std::fs::write(results.join("plan.json"), plan).unwrap();
+
+    // A directory that was never sealed is no place for what no run wrote.
+    std::fs::remove_file(results.join("manifest.json")).unwrap();
+    std::fs::create_dir(results.join("run-9")).unwrap();
+    let events = results.join("run-1/events.jsonl");
+    let written = std::fs::read_to_string(&events).unwrap();
+    let third = written.lines().nth(2).unwrap();
+    std::fs::write(&events, format!("{written}{third}\n")).unwrap();
+    let before = snapshot(&results);
+    let strange = instrument.run(["analyze", path]);
+    strange.expect_code(2);
+    let line = written.lines().count() + 1;
+    for says in [
+        "run-9 is no run of the plan".to_owned(),
+        format!("run-1/events.jsonl: line {line} repeats line 3"),
+    ] {
+        assert!(strange.stderr.contains(&says), "{}", strange.stderr);
+    }
+    assert!(snapshot(&results) == before, "files were changed");
+
+    // As the run left it, it is analysed, and says that it is partial.
+    std::fs::write(&events, written).unwrap();
+    std::fs::remove_dir(results.join("run-9")).unwrap();
+    let again = instrument.run(["analyze", path]);
+    again.expect_code(2);
+    assert!(again.stderr.contains("partial"), "{}", again.stderr);
+}
+
+#[test]
+fn a_record_that_cannot_be_written_ends_the_run_at_once_with_the_fault_undone() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = CampaignText::new("full", free_port())
+        .process_fault("process-freeze", "duration_ms = 1800000\nprocess = \"api\"");
+    // The fault comes early and stays; its end and that of the load lie far behind the patience of
+    // this test.
+    campaign.phases = ["0s", "2s", "1h", "0s"];
+    let arguments = common::arguments(&instrument, &campaign);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let command = limited(&instrument, "trap '' XFSZ", &arguments);
+    let mut running = instrument.start_command(command);
+    running.wait_for_stderr("FAULT");
+    // Its record may not grow any more, and what it tells people may: the same to a writer as a full
+    // disk, without needing one. (The wrapping shell has become the program.)
+    const LIMIT_BYTES: u64 = 16 << 10;
+    let events = common::run_dir(&common::only_results(&instrument), 1).join("events.jsonl");
+    running.wait_while_it_runs("a record of some length", || {
+        (std::fs::metadata(&events).ok()?.len() > LIMIT_BYTES).then_some(())
+    });
+    let pid = Pid::from_raw(i32::try_from(running.pid()).unwrap());
+    let limit = Rlimit {
+        current: Some(LIMIT_BYTES),
+        maximum: Some(LIMIT_BYTES),
+    };
+    prlimit(pid, Resource::Fsize, limit).unwrap();
+    let finished = running.finish();
+    finished.expect_code(1);
+    for says in ["the record cannot be written: ", "the run ends now"] {
+        assert!(finished.stderr.contains(says), "{}", finished.stderr);
+    }
+    assert_eq!(
+        finished
+            .stderr
+            .lines()
+            .filter(|l| l.starts_with("error"))
+            .count(),
+        1,
+        "{}",
+        finished.stderr
+    );
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+    // The freeze was in force when the record broke, and was undone.
+    let undo = std::fs::read_to_string(common::only_results(&instrument).join("undo.jsonl"));
+    let steps: Vec<serde_json::Value> = undo
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |wanted: &[&str]| {
+        steps
+            .iter()
+            .filter(|s| wanted.contains(&s["step"].as_str().unwrap()))
+            .count()
+    };
+    assert_eq!(of(&["registered"]), 1, "{steps:?}");
+    assert_eq!(of(&["done", "undone"]), 1, "{steps:?}");
+}
