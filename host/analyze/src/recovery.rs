@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Span;
 use crate::slo::{holds_e2e, holds_ttft, is_good};
 use crate::time::seconds;
+use crate::watch::Watch;
 
 /// Successes of one bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -119,6 +120,11 @@ pub struct Deficit {
 /// Recovery of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recovery {
+    /// Bucket width of the detector in seconds: it finds an entry no finer than this.
+    pub resolution_s: f64,
+    /// Until when the detector looked for an entry, in run time: the end of the fault window, or the
+    /// cut where the run was cut off before.
+    pub watched_until_ns: i64,
     /// Against the baseline before the fault, by the plan's rule.
     pub pre_fault: Detection,
     /// Against the degraded plateau.
@@ -306,10 +312,13 @@ pub fn detect(
 /// What recovery is measured on.
 pub(crate) struct RecoveryInput<'a> {
     pub(crate) plan: &'a Plan,
+    /// Requests that were meant to be sent while the run was watched.
     pub(crate) requests: &'a [RequestRecord],
     pub(crate) anchor_ns: i64,
-    pub(crate) timeout_ns: i64,
+    /// The fire, where it is known.
+    pub(crate) fire_ns: Option<i64>,
     pub(crate) baseline: Span,
+    pub(crate) watch: Watch,
 }
 
 impl RecoveryInput<'_> {
@@ -317,9 +326,46 @@ impl RecoveryInput<'_> {
         buckets(
             self.requests,
             self.plan.method.recovery.bucket_ns,
-            self.plan.phases.load_end_ns(),
+            self.watch.until(self.plan.phases.load_end_ns()),
             good,
         )
+    }
+
+    /// The instant after which no entry counts: the end of the fault window, or the cut before it.
+    fn timeout_ns(&self) -> i64 {
+        self.watch.until(self.plan.phases.fault_window_end_ns())
+    }
+
+    /// The detector, and what only the run knows of its conclusion.
+    fn detect(
+        &self,
+        series: &[BucketCounts],
+        rule: &RecoveryRule,
+        baseline: BucketCounts,
+    ) -> Detection {
+        let timeout_ns = self.timeout_ns();
+        let mut found = detect(series, rule, self.anchor_ns, timeout_ns, baseline);
+        let cut = timeout_ns < self.plan.phases.fault_window_end_ns();
+        if cut && found.status == RecoveryStatus::NotRecovered {
+            found.note = Some(format!(
+                "not recovered when the run was cut off, {:.3} s after the anchor",
+                seconds(timeout_ns - self.anchor_ns)
+            ));
+        }
+        // A fire that came late: what the detector found before it is no recovery from it.
+        if let (Some(entry_ns), Some(fire_ns)) = (found.entry_ns, self.fire_ns)
+            && entry_ns + rule.bucket_ns <= fire_ns
+        {
+            found.status = RecoveryStatus::NotEstimable;
+            found.entry_ns = None;
+            found.ttr_s = None;
+            found.note = Some(format!(
+                "service held from {:.3} s of the run on, which is before the fire at {:.3} s: no recovery from it can be told",
+                seconds(entry_ns),
+                seconds(fire_ns)
+            ));
+        }
+        found
     }
 
     fn baseline(&self, good: impl Fn(&RequestRecord) -> bool) -> BucketCounts {
@@ -339,8 +385,7 @@ pub(crate) fn analyze(input: &RecoveryInput<'_>) -> Recovery {
     let good = |r: &RequestRecord| is_good(r, slo.ttft_ms, slo.e2e_ms);
     let series = input.buckets(good);
     let baseline = input.baseline(good);
-    let run_rule =
-        |rule: &RecoveryRule| detect(&series, rule, input.anchor_ns, input.timeout_ns, baseline);
+    let run_rule = |rule: &RecoveryRule| input.detect(&series, rule, baseline);
     let pre_fault = run_rule(&method.recovery);
     let mut sensitivity = Vec::new();
     for entry_percent in &method.sensitivity.entry_percent {
@@ -366,11 +411,9 @@ pub(crate) fn analyze(input: &RecoveryInput<'_>) -> Recovery {
     }
     let component = |name: &str, holds: &dyn Fn(&RequestRecord) -> bool| ComponentRecovery {
         component: name.to_owned(),
-        detection: detect(
+        detection: input.detect(
             &input.buckets(holds),
             &method.recovery,
-            input.anchor_ns,
-            input.timeout_ns,
             input.baseline(holds),
         ),
     };
@@ -382,6 +425,8 @@ pub(crate) fn analyze(input: &RecoveryInput<'_>) -> Recovery {
     let equilibrium = equilibrium(input, &series, &pre_fault);
     let deficit = deficit(input, &series, &pre_fault);
     Recovery {
+        resolution_s: seconds(method.recovery.bucket_ns),
+        watched_until_ns: input.timeout_ns(),
         pre_fault,
         equilibrium,
         sensitivity,
@@ -389,6 +434,11 @@ pub(crate) fn analyze(input: &RecoveryInput<'_>) -> Recovery {
         deficit,
     }
 }
+
+/// Why one replica has no equilibrium: nobody carries on while it is away, so that whatever it serves
+/// in between is its own return, and no level to recover to.
+pub(crate) const ONE_REPLICA: &str =
+    "not applicable: one replica, and the equilibrium is the level at which survivors carry on";
 
 /// Equilibrium baseline: goodput over `[anchor + R, recovery to pre-fault or timeout)`, whole
 /// buckets only; estimable if that span is at least R long and its goodput is above 0.
@@ -405,12 +455,15 @@ fn equilibrium(
         detection: None,
         note: Some(note),
     };
+    if input.plan.target.replicas.len() == 1 {
+        return none(ONE_REPLICA.to_owned());
+    }
     if pre_fault.status == RecoveryStatus::NoOutage {
         return none("not estimable: no outage found, so there is no degraded plateau".to_owned());
     }
     let window_ns = i64::from(rule.window_buckets) * rule.bucket_ns;
     let start_ns = input.anchor_ns + window_ns;
-    let end_ns = pre_fault.entry_ns.unwrap_or(input.timeout_ns);
+    let end_ns = pre_fault.entry_ns.unwrap_or(input.timeout_ns());
     if end_ns - start_ns < window_ns {
         return none(format!(
             "not estimable: the degraded plateau from {:.3} s after the anchor is shorter than R = {:.3} s",
@@ -433,7 +486,7 @@ fn equilibrium(
         goodput: Some(sum.good as f64 / sum.scheduled as f64),
         start_ns: Some(start_ns),
         end_ns: Some(end_ns),
-        detection: Some(detect(series, rule, input.anchor_ns, input.timeout_ns, sum)),
+        detection: Some(input.detect(series, rule, sum)),
         note: None,
     }
 }
@@ -451,10 +504,11 @@ fn deficit(input: &RecoveryInput<'_>, series: &[BucketCounts], pre_fault: &Detec
         };
     };
     let (mut to_recovery, mut to_timeout, mut empty_buckets) = (0.0, 0.0, 0);
-    let end = pre_fault.entry_ns.unwrap_or(input.timeout_ns);
+    let timeout_ns = input.timeout_ns();
+    let end = pre_fault.entry_ns.unwrap_or(timeout_ns);
     for (i, bucket) in series.iter().enumerate() {
         let at = i as i64 * bucket_ns;
-        if at < input.anchor_ns || at >= input.timeout_ns {
+        if at < input.anchor_ns || at >= timeout_ns {
             continue;
         }
         if bucket.scheduled == 0 {
@@ -479,7 +533,8 @@ fn deficit(input: &RecoveryInput<'_>, series: &[BucketCounts], pre_fault: &Detec
                 "no outage found, so there is no stretch to sum over; goodput below the baseline adds up to {to_timeout:.3} s of full service by the timeout"
             )),
             _ => Some(format!(
-                "service did not recover: at least {to_timeout:.3} s of full service were lost by the timeout"
+                "service did not recover: at least {to_timeout:.3} s of full service were lost by {:.3} s of the run, where it was watched no longer",
+                seconds(timeout_ns)
             )),
         },
     }

@@ -5,10 +5,12 @@
 //! before the first request, so that a finished run can be judged against what was intended.
 
 mod arrivals;
+mod gates;
 mod method;
 mod phases;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_SCHEDULED_REQUESTS, Schedule};
+pub use gates::{GateLimit, SHARE_BAND_REPLICAS, Side, gate_limits, method_limits};
 pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
 
