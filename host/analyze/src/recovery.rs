@@ -1,13 +1,13 @@
 //! The recovery detector, its sensitivity, both baselines, components and the goodput deficit.
 
 use blackstart_plan::{Plan, RecoveryRule};
-use blackstart_record::{Outcome, RequestRecord};
+use blackstart_record::{CensorKind, Outcome, RequestRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Span;
 use crate::slo::{holds_e2e, holds_ttft, is_good};
-use crate::time::seconds;
+use crate::time::{NS_PER_MS, seconds};
 use crate::watch::Watch;
 
 /// Successes of one bucket.
@@ -326,9 +326,26 @@ impl RecoveryInput<'_> {
         buckets(
             self.requests,
             self.plan.method.recovery.bucket_ns,
-            self.watch.until(self.plan.phases.load_end_ns()),
+            self.decided_until_ns(),
             good,
         )
+    }
+
+    /// Up to where every request is decided. One that the cut censored while it could still have been
+    /// good is neither good nor a loss of service, and its bucket says nothing.
+    fn decided_until_ns(&self) -> i64 {
+        let end_ns = self.watch.until(self.plan.phases.load_end_ns());
+        let Some(cut_ns) = self.watch.cut_ns else {
+            return end_ns;
+        };
+        let e2e_ns = i64::from(self.plan.method.slo.e2e_ms) * NS_PER_MS;
+        self.requests
+            .iter()
+            .filter(|r| r.censor_kind == Some(CensorKind::RunEnd))
+            .filter(|r| cut_ns - r.intended_ns <= e2e_ns)
+            .map(|r| r.intended_ns)
+            .min()
+            .map_or(end_ns, |at| at.min(end_ns))
     }
 
     /// The instant after which no entry counts: the end of the fault window, or the cut before it.

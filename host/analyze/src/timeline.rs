@@ -69,5 +69,11 @@ pub(crate) fn analyze(plan: &Plan, requests: &[RequestRecord], watch: Watch) -> 
         samples.sort_unstable();
         second.ttft_ms_p50 = nearest_rank(&samples, 0.5).map(millis);
     }
+    // The second in which the cut came was watched in part: without a request it shows nothing.
+    if watch.cut_ns.is_some_and(|cut| cut % NS_PER_S != 0)
+        && seconds.last().is_some_and(|s| s.scheduled == 0)
+    {
+        seconds.pop();
+    }
     seconds
 }
