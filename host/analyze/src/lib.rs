@@ -15,6 +15,7 @@ mod campaign;
 mod client;
 mod control;
 mod decomposition;
+mod detector;
 mod distribution;
 mod effects;
 mod error;
@@ -53,6 +54,7 @@ pub use campaign::{
 };
 pub use client::{ClientAnalysis, HeartbeatSummary};
 pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};
+pub use detector::{BucketCounts, Detection, RecoveryStatus, detect};
 pub use distribution::Distribution;
 pub use effects::{EffectSummary, FaultProof, ProofSummary};
 pub use error::AnalyzeError;
@@ -66,10 +68,7 @@ pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, Outage
 pub use losses::{LossSplit, RequestLosses};
 pub use partition::{Partition, Phase};
 pub use receive_path::{CanaryFigures, ReceivePath};
-pub use recovery::{
-    BucketCounts, ComponentRecovery, Deficit, Detection, Equilibrium, Recovery, RecoveryStatus,
-    SensitivityCell, detect,
-};
+pub use recovery::{ComponentRecovery, Deficit, Equilibrium, Recovery, SensitivityCell};
 pub use replicas::{ReplicaExit, ReplicaLives};
 pub use run::{RUN_ANALYSIS_SCHEMA_VERSION, RunAnalysis, analyze_run};
 pub use scalars::{Scalar, Scalars, scalars};

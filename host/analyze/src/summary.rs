@@ -213,7 +213,7 @@ mod tests {
         let s = summarize(&[12.37, 12.31, 12.52], true, 4);
         assert_eq!(
             headline(&s, Some(0.130_02)),
-            "median 12.4 (range 12.3–12.5, N=3, each ±0.2); t-interval [12.1, 12.7] reported with normality caveat"
+            "median 12.37 (range 12.31–12.52, N=3, each ±0.13); t-interval [12.13, 12.67] reported with normality caveat"
         );
         let one = summarize(&[5.0], true, 4);
         assert_eq!(

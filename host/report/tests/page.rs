@@ -469,6 +469,7 @@ fn a_late_fire_is_drawn_beside_its_plan() {
     let runs = section(&page, "runs");
     assert!(runs.contains(">planned fire</text>"));
     assert!(runs.contains("fire, 2.60\u{a0}s late"));
+    assert!(runs.contains("from the planned fire"));
     // Four marks have four rows: no label lies over the columns.
     for chart in runs.split("<svg class=\"chart").skip(1) {
         let top = chart.split("<line class=\"grid\"").nth(1).unwrap();

@@ -414,3 +414,43 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
     }
     reporter.say(format!("report     {}", dir.join("report.html").display()));
 }
+
+#[cfg(test)]
+mod tests {
+    use blackstart_analyze::{InFlightCounts, LossSplit};
+
+    use super::*;
+
+    fn counts(completed: u64, errored: u64, censored: u64) -> InFlightCounts {
+        InFlightCounts {
+            total: completed + errored + censored,
+            completed,
+            errored,
+            censored,
+        }
+    }
+
+    #[test]
+    fn losses_are_named_group_by_group_and_add_up() {
+        let losses = RequestLosses {
+            planned: 130,
+            all: counts(80, 15, 5),
+            lost: 20,
+            never_sent: 30,
+            unrecorded: 0,
+            split: Some(LossSplit {
+                in_flight: counts(0, 4, 1),
+                before_fire: counts(50, 0, 0),
+                waiting_at_fire: counts(0, 0, 0),
+                during_outage: counts(0, 11, 3),
+                after_outage: counts(30, 0, 1),
+            }),
+            note: None,
+        };
+        assert_eq!(
+            lost(&losses),
+            "20 of 100 requests: 0 of 50 before the fire, 5 of 5 in flight at the fire, \
+             14 of 14 during the outage, 1 of 31 after it; 30 more never sent (the run was cut off)"
+        );
+    }
+}

@@ -69,7 +69,7 @@ pub(super) fn secs_at(value: f64, uncertainty: Option<f64>) -> String {
     }
 }
 
-/// A duration in seconds with its uncertainty: "12.4 ± 0.2 s". An uncertainty under a millisecond is
+/// A duration in seconds with its uncertainty: "12.37 ± 0.13 s". An uncertainty under a millisecond is
 /// below what anyone reads here; it stands in the table of segments.
 pub(super) fn secs_pm(value: f64, uncertainty: Option<f64>) -> String {
     match uncertainty.and_then(precision::rounded_up) {
@@ -90,7 +90,7 @@ pub(super) fn plus_minus(uncertainty: Option<f64>) -> Option<String> {
 }
 
 /// Seconds in a table column, with no more digits than the uncertainty leaves, and named where it
-/// shows: "12.4 ±0.2".
+/// shows: "12.37 ±0.13".
 pub(super) fn secs_column(value: f64, uncertainty: Option<f64>) -> String {
     let number = fixed(value, precision::decimals(uncertainty));
     match uncertainty.and_then(precision::rounded_up) {
@@ -175,9 +175,9 @@ mod tests {
         assert_eq!(secs(f64::NAN), "–");
         assert_eq!(range(&secs(6.18), &secs(6.25)), "6.18–6.25\u{a0}s");
         assert_eq!(range(&secs(0.9), &secs(1.25)), "900\u{a0}ms – 1.25\u{a0}s");
-        assert_eq!(secs_at(6.2149, Some(0.13)), "6.2\u{a0}s");
+        assert_eq!(secs_at(6.2149, Some(0.17)), "6.2\u{a0}s");
         assert_eq!(secs_at(6.2149, Some(0.000_02)), "6.21\u{a0}s");
-        assert_eq!(secs_pm(6.2149, Some(0.13)), "6.2\u{a0}±\u{a0}0.2\u{a0}s");
+        assert_eq!(secs_pm(6.2149, Some(0.17)), "6.2\u{a0}±\u{a0}0.2\u{a0}s");
         assert_eq!(secs_pm(6.2149, None), "6.21\u{a0}s");
         assert_eq!(plus_minus(Some(1.000_02)).as_deref(), Some("±1\u{a0}s"));
         assert_eq!(plus_minus(Some(0.000_02)), None);

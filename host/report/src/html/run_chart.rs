@@ -9,6 +9,7 @@ use crate::json::{CampaignReport, RunPart};
 use super::markup::{esc, put};
 use super::num::{count, seconds, secs, secs_pm};
 use super::run_drawing::{self, Column};
+use super::run_marks;
 use super::words;
 
 /// Columns of all charts of the page together: bounds its size.
@@ -126,8 +127,14 @@ fn summary(a: &RunAnalysis) -> String {
     };
     let goodput = match (a.ttr_pre_fault_s, a.ttr_censored_at_s) {
         (Some(s), _) => format!(
-            "goodput back after {}",
-            secs_pm(s, a.ttr_pre_fault_uncertainty_s)
+            "goodput back after {}{}",
+            secs_pm(s, a.ttr_pre_fault_uncertainty_s),
+            // The chart counts from the fire; the figure from the anchor, which a late fire leaves.
+            if run_marks::is_far(&a.fire) && a.fire.anchor_ns == a.fire.planned_ns {
+                " from the planned fire"
+            } else {
+                ""
+            }
         ),
         (None, Some(s)) => format!("goodput not back within {}", secs(s)),
         (None, None) => format!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use blackstart_analyze::{RecoveryStatus, RunAnalysis};
+use blackstart_analyze::{Fire, RecoveryStatus, RunAnalysis};
 
 use super::num::{seconds, secs, secs_pm};
 use super::words;
@@ -18,12 +18,17 @@ pub(super) struct Mark {
 /// that the method accepts.
 const FAR_FIRE_MS: f64 = 500.0;
 
+/// Whether the fire lies so far from its plan that both are drawn.
+pub(super) fn is_far(fire: &Fire) -> bool {
+    fire.fire_error_ms.is_some_and(|e| e.abs() > FAR_FIRE_MS)
+}
+
 /// The marks of a run: fire, readiness, return of goodput.
 pub(super) fn marks(run: &RunAnalysis, phases_s: &BTreeMap<String, f64>) -> Vec<Mark> {
     let mut marks = Vec::new();
     let fire = &run.fire;
     if let Some(fire_ns) = fire.actual_ns {
-        if fire.fire_error_ms.is_some_and(|e| e.abs() > FAR_FIRE_MS) {
+        if is_far(fire) {
             marks.push(Mark {
                 at_s: seconds(fire.planned_ns),
                 class: "planned",
@@ -34,7 +39,7 @@ pub(super) fn marks(run: &RunAnalysis, phases_s: &BTreeMap<String, f64>) -> Vec<
             at_s: seconds(fire_ns),
             class: "fire",
             label: match fire.fire_error_ms {
-                Some(e) if e.abs() > FAR_FIRE_MS => {
+                Some(e) if is_far(fire) => {
                     let side = if e > 0.0 { "late" } else { "early" };
                     format!("fire, {} {side}", secs(e.abs() / 1e3))
                 }
