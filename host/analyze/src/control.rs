@@ -1,6 +1,6 @@
 //! What a negative control must show: nothing.
 
-use blackstart_plan::{Plan, RunPlan};
+use blackstart_plan::RunPlan;
 use blackstart_record::{Event, EventKind, ProbePath, ReplicaStep};
 
 use crate::time::seconds;
@@ -9,10 +9,9 @@ use crate::{Fire, Recovery, RecoveryStatus};
 /// What shows, in a negative control, that service was lost although nothing was done to it; `None`
 /// where nothing does, and in every other run.
 ///
-/// Any of these, from the anchor to the end of the fault window: the recovery detector's status is
+/// Any of these, from the anchor to the end of the fault window (or to the cut before it): the recovery detector's status is
 /// not `no_outage`, a direct probe of a replica failed, a supervised main process ended.
 pub(crate) fn outage(
-    plan: &Plan,
     run: &RunPlan,
     events: &[Event],
     fire: &Fire,
@@ -29,7 +28,7 @@ pub(crate) fn outage(
             None => "the detector found a loss of service".to_owned(),
         });
     }
-    let span = fire.anchor_ns..plan.phases.fault_window_end_ns();
+    let span = fire.anchor_ns..recovery.watched_until_ns;
     let inside = || events.iter().filter(|e| span.contains(&e.at_ns));
     let mut failed = inside().filter_map(|e| match &e.kind {
         EventKind::Probe(p) if p.path == ProbePath::Direct && !p.ok => Some((e.at_ns, p)),

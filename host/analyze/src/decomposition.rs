@@ -50,7 +50,9 @@ pub struct Segment {
     pub end_ns: Option<i64>,
     /// Length in seconds.
     pub duration_s: Option<f64>,
-    /// Half-width of the interval that holds the length: both boundaries' uncertainties added.
+    /// The true length lies within ± this of it: both boundaries' uncertainties added. A probe's
+    /// boundary may have come earlier, by up to the gap to the last probe that failed; the
+    /// detector's by up to one bucket.
     pub uncertainty_s: Option<f64>,
     /// Why it is not measured, or a remark.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -76,6 +78,8 @@ pub struct BoundaryMatch {
     pub stamp: String,
     /// Resolution of the stamp.
     pub resolution_ns: Option<i64>,
+    /// Half-width of the interval that holds `at_ns`: clock bound plus resolution.
+    pub uncertainty_ns: i64,
     /// Figures in the line.
     pub figures: BTreeMap<String, f64>,
     /// The line itself.
@@ -99,6 +103,13 @@ pub struct Decomposition {
 
 /// Sentence for a service-path segment when load goes straight to the only replica.
 const NO_SERVICE: &str = "one replica addressed directly: no service";
+
+/// Remark of a segment that ends before it starts.
+const PREMATURE: &str =
+    "premature: the service sent traffic before the direct probe saw the replica ready";
+
+/// Remark of a length that is not larger than its uncertainty.
+pub(crate) const UNRESOLVED: &str = "order not resolved: the boundaries' intervals overlap";
 
 /// What the decomposition is made from.
 pub(crate) struct DecompositionInput<'a> {
@@ -144,7 +155,6 @@ pub(crate) struct Instants<'a> {
     log_absence: Option<String>,
     /// Why the victim was not started again, where the policy said so.
     not_restarted: Option<String>,
-    log_bound_ns: i64,
 }
 
 impl Instants<'_> {
@@ -153,8 +163,7 @@ impl Instants<'_> {
         match (self.log.get(key), &self.log_absence) {
             (Some(found), _) => Ok(Instant {
                 at_ns: found.at_ns,
-                // A stamp is cut off to its resolution, never rounded up.
-                uncertainty_ns: self.log_bound_ns + found.resolution_ns.unwrap_or(0).max(0),
+                uncertainty_ns: found.uncertainty_ns,
             }),
             (None, Some(reason)) => Err(reason.clone()),
             (None, None) => Err(self.because(format!("no `{key}` line after the fire"))),
@@ -229,6 +238,11 @@ fn first_matches(
     let mut found = BTreeMap::<String, BoundaryMatch>::new();
     let mut lives = std::collections::BTreeSet::new();
     let mut unstamped = 0_u64;
+    let clock_bound_ns = input
+        .fire
+        .offset_at_arm
+        .bound_ns
+        .max(input.fire.offset_after.bound_ns);
     for b in &log.boundaries {
         // The instrument's own stamps are on its clock already; the others are shifted by the offset.
         let offset = match b.stamp {
@@ -249,7 +263,10 @@ fn first_matches(
         lives.insert(b.life);
         // First by time; file order decides between equal stamps.
         if found.get(&b.key).is_none_or(|kept| at_ns < kept.at_ns) {
-            found.insert(b.key.clone(), to_match(b, victim, at_ns, epoch));
+            found.insert(
+                b.key.clone(),
+                to_match(b, victim, at_ns, epoch, clock_bound_ns),
+            );
         }
     }
     if unstamped > 0 {
@@ -271,6 +288,7 @@ fn to_match(
     victim: &str,
     at_ns: i64,
     epoch_unix_ns: i64,
+    clock_bound_ns: i64,
 ) -> BoundaryMatch {
     BoundaryMatch {
         key: b.key.clone(),
@@ -288,6 +306,8 @@ fn to_match(
         }
         .to_owned(),
         resolution_ns: b.resolution_ns,
+        // A stamp is cut off to its resolution, never rounded up.
+        uncertainty_ns: clock_bound_ns + b.resolution_ns.unwrap_or(0).max(0),
         figures: b
             .measures
             .iter()
@@ -316,7 +336,10 @@ fn instants<'a>(
         _ => Err(no_fire(input.fire)),
     };
     let probe = |readiness: &Readiness| match (readiness.ready_ns, &readiness.reason) {
-        (Some(at_ns), _) => Ok(Instant::exact(at_ns)),
+        (Some(at_ns), _) => Ok(Instant {
+            at_ns,
+            uncertainty_ns: readiness.gap_ns,
+        }),
         (None, Some(reason)) => Err(reason.clone()),
         (None, None) => Err("no probe was recorded".to_owned()),
     };
@@ -336,7 +359,11 @@ fn instants<'a>(
             probe(input.service)
         },
         goodput_restored: match (pre_fault.status, pre_fault.entry_ns) {
-            (RecoveryStatus::Recovered, Some(at_ns)) => Ok(Instant::exact(at_ns)),
+            // The detector sees whole buckets.
+            (RecoveryStatus::Recovered, Some(at_ns)) => Ok(Instant {
+                at_ns,
+                uncertainty_ns: input.plan.method.recovery.bucket_ns,
+            }),
             _ => Err(pre_fault
                 .note
                 .clone()
@@ -345,11 +372,6 @@ fn instants<'a>(
         log,
         log_absence,
         not_restarted: not_restarted(input),
-        log_bound_ns: input
-            .fire
-            .offset_at_arm
-            .bound_ns
-            .max(input.fire.offset_after.bound_ns),
     };
     if let Err(absence) = &all.replica_ready {
         all.replica_ready = Err(all.because(absence.clone()));
@@ -573,12 +595,11 @@ impl Rows<'_> {
                 segment.end_at = self.wall(end.at_ns);
                 segment.duration_s = Some(seconds(length));
                 segment.uncertainty_s = Some(seconds(uncertainty));
-                segment.note = if length < 0 {
-                    Some("premature: the service sent traffic before the direct probe saw the replica ready".to_owned())
-                } else if length <= uncertainty {
-                    Some("order not resolved: the boundaries' intervals overlap".to_owned())
-                } else {
-                    note.map(str::to_owned)
+                segment.note = match (length < 0, length.abs() <= uncertainty) {
+                    (true, true) => Some(format!("{PREMATURE}; {UNRESOLVED}")),
+                    (true, false) => Some(PREMATURE.to_owned()),
+                    (false, true) => Some(UNRESOLVED.to_owned()),
+                    (false, false) => note.map(str::to_owned),
                 };
             }
             (Err(reason), _) | (_, Err(reason)) => segment.note = Some(reason),

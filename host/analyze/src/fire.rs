@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::millis;
+use crate::watch::{Watch, fire_unobserved};
 
 /// Offset of the clock that bracketed the operation, remote − local.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,8 +43,11 @@ pub enum FireClock {
 pub struct Fire {
     /// Whether a fault was planned for this run.
     pub planned: bool,
-    /// Whether an effect was started.
+    /// Whether an effect was started. `false` with `unobserved` says nothing.
     pub fired: bool,
+    /// The record of events ends before it could hold the fire (a full disk, an instrument that was
+    /// killed): whether an effect was started is not known.
+    pub unobserved: bool,
     /// Planned fire; in a run without a fault the end of the baseline phase.
     pub planned_ns: i64,
     /// The fire instant.
@@ -99,7 +103,7 @@ pub fn fire_from_bracket(
 }
 
 /// The fire of a run, from its events.
-pub(crate) fn analyze(plan: &Plan, events: &[Event]) -> Fire {
+pub(crate) fn analyze(plan: &Plan, events: &[Event], watch: Watch) -> Fire {
     let planned_ns = plan
         .fault
         .as_ref()
@@ -108,6 +112,7 @@ pub(crate) fn analyze(plan: &Plan, events: &[Event]) -> Fire {
     let mut fire = Fire {
         planned: plan.fault.is_some(),
         fired: false,
+        unobserved: false,
         planned_ns,
         actual_ns: None,
         anchor_ns: planned_ns,
@@ -130,10 +135,17 @@ pub(crate) fn analyze(plan: &Plan, events: &[Event]) -> Fire {
         })
         .min_by_key(|s| s.before_ns.or(s.after_ns).unwrap_or(i64::MAX));
     let Some(step) = started else {
-        fire.note = Some(if plan.fault.is_none() {
-            "the plan has no fault".to_owned()
-        } else {
-            "no effect of the fault was started".to_owned()
+        let lost = plan
+            .fault
+            .as_ref()
+            .and_then(|_| fire_unobserved(plan, watch, planned_ns));
+        fire.unobserved = lost.is_some();
+        fire.note = lost.or_else(|| {
+            Some(if plan.fault.is_none() {
+                "the plan has no fault".to_owned()
+            } else {
+                "no effect of the fault was started".to_owned()
+            })
         });
         return fire;
     };

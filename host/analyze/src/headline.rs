@@ -15,13 +15,18 @@ pub(crate) struct Headline {
     pub(crate) outage_s: Option<f64>,
     pub(crate) outage_censored_at_s: Option<f64>,
     pub(crate) outage_note: Option<String>,
+    pub(crate) outage_uncertainty_s: Option<f64>,
     pub(crate) container_start_s: Option<f64>,
     pub(crate) container_start_censored_at_s: Option<f64>,
     pub(crate) container_start_note: Option<String>,
+    pub(crate) container_start_uncertainty_s: Option<f64>,
     pub(crate) ttr_pre_fault_s: Option<f64>,
     pub(crate) ttr_pre_fault_note: Option<String>,
     pub(crate) ttr_censored_at_s: Option<f64>,
+    pub(crate) ttr_uncertainty_s: Option<f64>,
+    pub(crate) goodput_lead_note: Option<String>,
     pub(crate) ttr_equilibrium_s: Option<f64>,
+    pub(crate) ttr_equilibrium_uncertainty_s: Option<f64>,
     pub(crate) equilibrium_note: Option<String>,
     pub(crate) deficit: Option<f64>,
     pub(crate) deficit_note: Option<String>,
@@ -41,16 +46,17 @@ impl Headline {
         requests: &[RequestRecord],
     ) -> Self {
         let mut all = Self::default();
-        all.fill_segments(plan, fire, decomposition, direct, replicas);
-        all.fill_recovery(plan, fire, recovery);
+        all.fill_segments(fire, recovery, decomposition, direct, replicas);
+        all.fill_recovery(fire, recovery);
+        all.fill_lead(plan, fire, recovery, direct);
         all.fill_survivors(plan, requests);
         all
     }
 
     fn fill_segments(
         &mut self,
-        plan: &Plan,
         fire: &Fire,
+        recovery: &Recovery,
         decomposition: &Decomposition,
         direct: &Readiness,
         replicas: &[ReplicaLives],
@@ -59,6 +65,7 @@ impl Headline {
         let watched = |until: i64| fire.actual_ns.map(|f| seconds(until - f));
         if let Some(ready) = segment("replica_ready") {
             self.outage_s = ready.duration_s;
+            self.outage_uncertainty_s = ready.uncertainty_s;
             self.outage_note = absence(ready);
         }
         if self.outage_s.is_none() {
@@ -66,18 +73,43 @@ impl Headline {
         }
         if let Some(start) = segment("container_start") {
             self.container_start_s = start.duration_s;
+            self.container_start_uncertainty_s = start.uncertainty_s;
             self.container_start_note = absence(start);
             // A main process that ended and was not started again: its start lies beyond the run.
             let ended = replicas
                 .iter()
                 .any(|r| r.exits.iter().any(|e| e.after_fire && e.role == "victim"));
             if !start.measured && start.applicable && ended {
-                self.container_start_censored_at_s = watched(plan.phases.fault_window_end_ns());
+                self.container_start_censored_at_s = watched(recovery.watched_until_ns);
             }
         }
     }
 
-    fn fill_recovery(&mut self, plan: &Plan, fire: &Fire, recovery: &Recovery) {
+    /// Goodput can be "back" before the replica is: the detector's window leads, so that it counts
+    /// requests that are sent up to R later.
+    fn fill_lead(&mut self, plan: &Plan, fire: &Fire, recovery: &Recovery, direct: &Readiness) {
+        let (Some(entry_ns), Some(ready_ns), Some(_)) =
+            (recovery.pre_fault.entry_ns, direct.ready_ns, fire.actual_ns)
+        else {
+            return;
+        };
+        if entry_ns < ready_ns && self.ttr_pre_fault_s.is_some() {
+            let rule = &plan.method.recovery;
+            self.goodput_lead_note = Some(format!(
+                "goodput counts as back before the replica answered, because the detector looks {} s ahead and {} % of that are enough",
+                seconds(rule.bucket_ns * i64::from(rule.window_buckets)),
+                rule.entry_percent
+            ));
+        }
+    }
+
+    fn fill_recovery(&mut self, fire: &Fire, recovery: &Recovery) {
+        if fire.unobserved {
+            self.ttr_pre_fault_note.clone_from(&fire.note);
+            self.equilibrium_note.clone_from(&fire.note);
+            self.deficit_note.clone_from(&fire.note);
+            return;
+        }
         if !fire.fired {
             // Without a fault there is nothing to recover from: the detector's silence is the result,
             // and its alarm is a false one.
@@ -96,6 +128,14 @@ impl Headline {
         }
         let pre = &recovery.pre_fault;
         self.ttr_pre_fault_s = pre.ttr_s;
+        // An anchor that is the planned instant is exact; one that is the fire is known as the fire is.
+        let anchor_ns = if fire.anchor_ns == fire.planned_ns {
+            0
+        } else {
+            fire.fire_uncertainty_ns.unwrap_or(0)
+        };
+        let uncertainty_s = recovery.resolution_s + seconds(anchor_ns);
+        self.ttr_uncertainty_s = pre.ttr_s.map(|_| uncertainty_s);
         self.ttr_pre_fault_note = match (pre.status, &pre.note) {
             (RecoveryStatus::NoOutage, Some(note)) => Some(format!(
                 "the fault was executed, but the detector did not see it: {note}"
@@ -104,13 +144,14 @@ impl Headline {
         };
         self.ttr_censored_at_s = match pre.status {
             RecoveryStatus::NotRecovered => {
-                Some(seconds(plan.phases.fault_window_end_ns() - fire.anchor_ns))
+                Some(seconds(recovery.watched_until_ns - fire.anchor_ns)).filter(|s| *s > 0.0)
             }
             RecoveryStatus::Unconfirmed => pre.candidate_ns.map(|c| seconds(c - fire.anchor_ns)),
             _ => None,
         };
         let equilibrium = &recovery.equilibrium;
         self.ttr_equilibrium_s = equilibrium.detection.as_ref().and_then(|d| d.ttr_s);
+        self.ttr_equilibrium_uncertainty_s = self.ttr_equilibrium_s.map(|_| uncertainty_s);
         self.equilibrium_note = equilibrium
             .note
             .clone()

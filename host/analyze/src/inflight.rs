@@ -94,7 +94,7 @@ pub struct OutageOutcomes {
 pub(crate) const UNATTRIBUTED: &str = "unattributed";
 
 impl InFlightCounts {
-    fn add(&mut self, outcome: Outcome) {
+    pub(crate) fn add(&mut self, outcome: Outcome) {
         self.total += 1;
         match outcome {
             Outcome::Completed => self.completed += 1,
@@ -104,7 +104,7 @@ impl InFlightCounts {
     }
 
     /// Errored or censored.
-    pub(crate) fn lost(&self) -> u64 {
+    pub fn lost(&self) -> u64 {
         self.errored + self.censored
     }
 }
@@ -121,6 +121,14 @@ impl FlightPhases {
             self.no_response += 1;
         }
     }
+}
+
+/// Whether a request counts as in flight at the fire: `Some(true)` = its terminal event lies within
+/// the indeterminate zone, `Some(false)` = clearly after the fire, `None` = it was not in flight.
+pub(crate) fn is_in_flight(r: &RequestRecord, fire_ns: i64, zone_ns: i64) -> Option<bool> {
+    let before = r.dispatched_ns.is_some_and(|d| d < fire_ns);
+    let near = (r.ended_ns - fire_ns).abs() <= zone_ns;
+    (before && (r.ended_ns > fire_ns || near)).then_some(near)
 }
 
 /// In-flight accounting (§4): requests dispatched before the fire and not terminal at it. A request
@@ -148,11 +156,9 @@ pub(crate) fn in_flight(
         note: None,
     };
     for r in requests {
-        let before = r.dispatched_ns.is_some_and(|d| d < fire_ns);
-        let near = (r.ended_ns - fire_ns).abs() <= zone_ns;
-        if !before || (r.ended_ns <= fire_ns && !near) {
+        let Some(near) = is_in_flight(r, fire_ns, zone_ns) else {
             continue;
-        }
+        };
         let replica = served_by(plan, r).unwrap_or(UNATTRIBUTED);
         let group = flight.by_replica.entry(replica.to_owned()).or_default();
         group.counts.add(r.outcome);

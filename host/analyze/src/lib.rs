@@ -15,6 +15,7 @@ mod campaign;
 mod client;
 mod control;
 mod decomposition;
+mod detector;
 mod distribution;
 mod effects;
 mod error;
@@ -25,29 +26,35 @@ mod headline;
 mod incidence;
 mod inflight;
 mod input;
+mod losses;
 mod partition;
+pub mod precision;
 mod readiness;
 mod receive_path;
 mod recovery;
 mod replicas;
 mod run;
 mod scalars;
+mod segments;
 mod share;
 mod slo;
 mod stats;
+mod summary;
 mod tails;
 mod time;
 mod timeline;
 mod validity;
 mod waiting;
+mod watch;
 mod windows;
 
 pub use campaign::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CensoredRun, DroppedRun, Endpoint,
-    EndpointKind, RunVerdict, Summary, analyze_campaign, summarize,
+    EndpointKind, RunVerdict, analyze_campaign,
 };
 pub use client::{ClientAnalysis, HeartbeatSummary};
 pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};
+pub use detector::{BucketCounts, Detection, RecoveryStatus, detect};
 pub use distribution::Distribution;
 pub use effects::{EffectSummary, FaultProof, ProofSummary};
 pub use error::AnalyzeError;
@@ -58,18 +65,17 @@ pub use incidence::{
     aalen_johansen, kaplan_meier,
 };
 pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, OutageOutcomes};
+pub use losses::{LossSplit, RequestLosses};
 pub use partition::{Partition, Phase};
 pub use receive_path::{CanaryFigures, ReceivePath};
-pub use recovery::{
-    BucketCounts, ComponentRecovery, Deficit, Detection, Equilibrium, Recovery, RecoveryStatus,
-    SensitivityCell, detect,
-};
+pub use recovery::{ComponentRecovery, Deficit, Equilibrium, Recovery, SensitivityCell};
 pub use replicas::{ReplicaExit, ReplicaLives};
 pub use run::{RUN_ANALYSIS_SCHEMA_VERSION, RunAnalysis, analyze_run};
 pub use scalars::{Scalar, Scalars, scalars};
 pub use share::ShareAnalysis;
 pub use slo::{ModalDistance, SloFigures, SweepCell};
 pub use stats::{holm, t_multiplier, t_quantile};
+pub use summary::{Summary, summarize};
 pub use tails::{TailInterval, tail_interval};
 pub use timeline::Second;
 pub use validity::{InvalidReason, Validity, campaign_validity, validity};

@@ -5,13 +5,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::RecoveryStatus;
-use crate::decomposition::{DecompositionInput, Instant, Instants};
+use crate::decomposition::{DecompositionInput, Instant, Instants, UNRESOLVED};
 use crate::time::seconds;
 
 /// One phase between two consecutive boundaries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phase {
-    /// Name of the phase (`weight_load`), or `unexplained`.
+    /// Name of the phase (`weight_read`), or `unexplained`. It is the name of a segment only where it
+    /// spans the same boundaries.
     pub name: String,
     /// Boundary at which it starts.
     pub from: String,
@@ -23,6 +24,8 @@ pub struct Phase {
     pub end_ns: i64,
     /// Length in seconds.
     pub duration_s: f64,
+    /// The true length lies within ± this of it: both boundaries' uncertainties added.
+    pub uncertainty_s: f64,
     /// Share of the whole, percent.
     pub share_percent: f64,
     /// Whether the boundaries around it say what happened in it.
@@ -37,12 +40,15 @@ pub struct Partition {
     /// The fire.
     pub start_ns: i64,
     /// The later of goodput recovery and the last readiness boundary; the timeout if service did
-    /// not recover.
+    /// not recover, or the cut where the run was cut off before it.
     pub end_ns: i64,
-    /// What `end_ns` is (`goodput_restored`, `replica_ready`, `traffic_restored`, `timeout`).
+    /// What `end_ns` is (`goodput_restored`, `replica_ready`, `traffic_restored`, `timeout`,
+    /// `cut_off`).
     pub end: String,
     /// Length in seconds.
     pub total_s: f64,
+    /// The true length lies within ± this of it.
+    pub total_uncertainty_s: f64,
     /// The phases in order.
     pub phases: Vec<Phase>,
     /// Length of what no boundary explains.
@@ -51,6 +57,14 @@ pub struct Partition {
     pub unexplained_percent: f64,
     /// Remarks.
     pub notes: Vec<String>,
+}
+
+impl Partition {
+    /// Whether service came back: only then is the time until the end its own length, and not the
+    /// length of the watch.
+    pub fn came_back(&self) -> bool {
+        self.end != TIMEOUT && self.end != CUT_OFF
+    }
 }
 
 /// A boundary of the canonical order.
@@ -79,12 +93,12 @@ const RESTART: [Step; 19] = [
     step("banner", "process_bringup", false),
     step("engine_init", "engine_bringup", false),
     step("model_load_start", "worker_init", false),
-    step("weight_download", "weight_download", true),
-    step("weights_loaded", "weight_load", false),
+    step("weight_download", "weight_fetch", true),
+    step("weights_loaded", "weight_read", false),
     step("model_loaded", "model_finalize", false),
     step("torch_compile", "torch_compile", true),
     step("kv_cache", "kv_profile", true),
-    step("graph_capture", "profile_kv_capture", true),
+    step("graph_capture", "graph_capture", true),
     step("engine_ready", "engine_warmup", false),
     step("server_start", "frontend_start", true),
     step("startup_complete", "server_startup", false),
@@ -104,7 +118,8 @@ const IN_PLACE: [Step; 5] = [
 
 /// The partition of the timeline; `None` where there is no fire or nothing after it.
 pub(crate) fn analyze(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Option<Partition> {
-    let start_ns = at.fire.as_ref().ok()?.at_ns;
+    let fire = at.fire.as_ref().ok()?;
+    let start_ns = fire.at_ns;
     let restarted = at.container_start.is_ok()
         || at.process_exited.is_ok()
         || ["banner", "engine_init", "startup_complete"]
@@ -136,6 +151,7 @@ pub(crate) fn analyze(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Opti
             start_ns: t.at_ns,
             end_ns,
             duration_s: seconds(end_ns - t.at_ns),
+            uncertainty_s: seconds(t.uncertainty_ns),
             share_percent: share(end_ns - t.at_ns, total_ns),
             explained: false,
             note: Some(format!(
@@ -154,12 +170,20 @@ pub(crate) fn analyze(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Opti
         end_ns,
         end: end_name.to_owned(),
         total_s: seconds(total_ns),
+        // The timeout and the cut are instants that the instrument set itself.
+        total_uncertainty_s: seconds(
+            fire.uncertainty_ns + instant(input, at, end_name).map_or(0, |end| end.uncertainty_ns),
+        ),
         phases,
         unexplained_s: seconds(unexplained_ns),
         unexplained_percent: share(unexplained_ns, total_ns),
         notes,
     })
 }
+
+/// Ends of a timeline that no event of the service ends: the method's timeout, and the cut.
+const TIMEOUT: &str = "timeout";
+const CUT_OFF: &str = "cut_off";
 
 /// Name of what no boundary explains.
 const UNEXPLAINED: &str = "unexplained";
@@ -181,10 +205,15 @@ fn end(
         .filter_map(|(name, b)| Some((name, b.as_ref().ok()?.at_ns)))
         .max_by_key(|(_, at_ns)| *at_ns);
     if input.recovery.pre_fault.status == RecoveryStatus::NotRecovered {
-        let timeout_ns = input.plan.phases.fault_window_end_ns();
-        notes.push("service did not recover: the timeline ends at the timeout".to_owned());
-        if latest.is_none_or(|(_, at_ns)| at_ns < timeout_ns) {
-            latest = Some(("timeout", timeout_ns));
+        let end_ns = input.recovery.watched_until_ns;
+        let (name, said) = if end_ns < input.plan.phases.fault_window_end_ns() {
+            (CUT_OFF, "where the run was cut off")
+        } else {
+            (TIMEOUT, "at the timeout")
+        };
+        notes.push(format!("service did not recover: the timeline ends {said}"));
+        if latest.is_none_or(|(_, at_ns)| at_ns < end_ns) {
+            latest = Some((name, end_ns));
         }
     } else if let (Some((name, at_ns)), Ok(goodput)) = (latest, &at.goodput_restored)
         && goodput.at_ns < at_ns
@@ -273,7 +302,7 @@ fn phase(
     } else if !missing.is_empty() {
         Some(format!("no boundary for {}", missing.join(", ")))
     } else if length_ns <= start.uncertainty_ns + end.uncertainty_ns {
-        Some("order not resolved: the boundaries' intervals overlap".to_owned())
+        Some(UNRESOLVED.to_owned())
     } else {
         None
     };
@@ -289,6 +318,7 @@ fn phase(
         start_ns: start.at_ns,
         end_ns: end.at_ns,
         duration_s: seconds(length_ns),
+        uncertainty_s: seconds(start.uncertainty_ns + end.uncertainty_ns),
         share_percent: share(length_ns, total_ns),
         explained,
         note,

@@ -8,6 +8,10 @@ use blackstart_record::{Event, EventKind, ProbeOutcome, ProbePath, ReplicaStep};
 pub(crate) struct Readiness {
     /// First token of the first successful probe of the last victim that came back.
     pub(crate) ready_ns: Option<i64>,
+    /// From the last instant at which the victim was known not to serve (the send of the last probe
+    /// that failed, or the instant at which the fault was visible) to `ready_ns`: the true instant
+    /// lies in between.
+    pub(crate) gap_ns: i64,
     /// Where a victim never came back: the last probe that still failed.
     pub(crate) watched_until_ns: Option<i64>,
     /// Why it is absent.
@@ -18,6 +22,7 @@ impl Readiness {
     fn absent(reason: String) -> Self {
         Self {
             ready_ns: None,
+            gap_ns: 0,
             watched_until_ns: None,
             reason: Some(reason),
         }
@@ -69,7 +74,7 @@ pub(crate) fn readiness(plan: &Plan, events: &[Event], fire_ns: i64, path: Probe
     if victims.is_empty() {
         return Readiness::absent("the plan names no victim".to_owned());
     }
-    let mut last = None;
+    let mut last: Option<(i64, i64)> = None;
     for victim in victims {
         let Some(visible) = visible_ns(plan, events, victim, fire_ns) else {
             return Readiness::absent(format!(
@@ -78,12 +83,13 @@ pub(crate) fn readiness(plan: &Plan, events: &[Event], fire_ns: i64, path: Probe
         };
         let first = probes(events, path)
             .filter(|(_, p)| p.ok && p.sent_ns >= visible && concerns(plan, p, victim))
-            .filter_map(|(_, p)| p.first_token_ns)
+            .filter_map(|(_, p)| Some((p.first_token_ns?, p.sent_ns)))
             .min();
-        let Some(first) = first else {
+        let Some((first, sent)) = first else {
             let until = probes(events, path).map(|(at, _)| at).max();
             return Readiness {
                 ready_ns: None,
+                gap_ns: 0,
                 watched_until_ns: until.filter(|u| *u > fire_ns),
                 reason: Some(match path {
                     ProbePath::Direct => format!(
@@ -95,10 +101,19 @@ pub(crate) fn readiness(plan: &Plan, events: &[Event], fire_ns: i64, path: Probe
                 }),
             };
         };
-        last = last.max(Some(first));
+        // Directly a probe of the same victim that failed; through the service any earlier probe,
+        // since the victim served none of them.
+        let away = probes(events, path)
+            .filter(|(at, p)| *at > fire_ns && p.sent_ns < sent)
+            .filter(|(_, p)| path == ProbePath::Service || (!p.ok && concerns(plan, p, victim)))
+            .map(|(_, p)| p.sent_ns.max(fire_ns))
+            .max()
+            .unwrap_or(visible);
+        last = last.max(Some((first, (first - away).max(0))));
     }
     Readiness {
-        ready_ns: last,
+        ready_ns: last.map(|(at, _)| at),
+        gap_ns: last.map_or(0, |(_, gap)| gap),
         watched_until_ns: None,
         reason: None,
     }

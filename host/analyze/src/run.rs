@@ -9,18 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::decomposition::DecompositionInput;
 use crate::headline::{Headline, Staleness};
+use crate::losses::LossInput;
 use crate::readiness::{Readiness, readiness};
 use crate::recovery::RecoveryInput;
 use crate::slo::Latencies;
 use crate::time::seconds;
 use crate::{
     AnalyzeError, Span, WindowName, client, control, decomposition, effects, fingerprint, fire,
-    inflight, input, receive_path, recovery, replicas, share, timeline, waiting, windows,
+    inflight, input, losses, receive_path, recovery, replicas, share, timeline, waiting, watch,
+    windows,
 };
 use crate::{
     ClientAnalysis, Decomposition, FaultProof, FingerprintAnalysis, Fire, InFlight, InFlightCounts,
-    OutageOutcomes, OutcomeCounts, ReceivePath, Recovery, ReplicaLives, Second, ShareAnalysis,
-    WaitingAnalysis, WindowAnalysis,
+    OutageOutcomes, OutcomeCounts, ReceivePath, Recovery, ReplicaLives, RequestLosses, Second,
+    ShareAnalysis, WaitingAnalysis, WindowAnalysis,
 };
 
 /// Version of `analysis.json`.
@@ -41,12 +43,16 @@ pub struct RunAnalysis {
     pub partial: bool,
     /// Why.
     pub partial_note: Option<String>,
+    /// Until when the run was watched, in run time, where it was cut off before the end of its load.
+    pub cut_ns: Option<i64>,
     /// Requests that the plan schedules.
     pub requests_planned: u64,
     /// Requests with a record.
     pub requests_recorded: u64,
     /// Outcomes of the whole run, warm-up and cooldown included.
     pub counts: OutcomeCounts,
+    /// Every request in exactly one group, and how many were lost.
+    pub losses: RequestLosses,
     /// Wall clock at the epoch, nanoseconds since the Unix epoch.
     pub epoch_unix_ns: Option<i64>,
     /// The fire.
@@ -61,24 +67,36 @@ pub struct RunAnalysis {
     pub control_outage: Option<String>,
     /// First successful direct inference minus fire.
     pub outage_s: Option<f64>,
+    /// The true outage lies within ± this of it: the fire's uncertainty, and the gap back to the send
+    /// of the last probe that failed.
+    pub outage_uncertainty_s: Option<f64>,
     /// Where the replica never served again: the time up to which it was watched, from the fire.
     pub outage_censored_at_s: Option<f64>,
     /// Why it is absent.
     pub outage_note: Option<String>,
     /// New main process's start minus fire.
     pub container_start_s: Option<f64>,
+    /// The true value lies within ± this of it.
+    pub container_start_uncertainty_s: Option<f64>,
     /// Where it was never started again: the time up to which it was watched, from the fire.
     pub container_start_censored_at_s: Option<f64>,
     /// Why it is absent.
     pub container_start_note: Option<String>,
     /// Recovery entry minus anchor, against the baseline before the fault.
     pub ttr_pre_fault_s: Option<f64>,
+    /// The true time lies within ± this of it: the detector's bucket width, and the fire's uncertainty
+    /// where the anchor is the fire.
+    pub ttr_pre_fault_uncertainty_s: Option<f64>,
     /// Why it is absent, or a remark.
     pub ttr_pre_fault_note: Option<String>,
     /// Where service did not recover: the time up to which it was watched, from the anchor.
     pub ttr_censored_at_s: Option<f64>,
+    /// Why goodput counts as back before the replica was ready, where it does.
+    pub goodput_lead_note: Option<String>,
     /// Recovery entry minus anchor, against the degraded plateau.
     pub ttr_equilibrium_s: Option<f64>,
+    /// The true time lies within ± this of it.
+    pub ttr_equilibrium_uncertainty_s: Option<f64>,
     /// Why it is absent.
     pub equilibrium_note: Option<String>,
     /// Lost over all requests in flight at the fire.
@@ -160,17 +178,21 @@ pub fn analyze_run(
 ) -> Result<RunAnalysis, AnalyzeError> {
     input::check_plan(plan)?;
     input::check_records(records)?;
-    let events = &records.events;
-    let requests = &records.requests;
-    let fire = fire::analyze(plan, events);
+    let watch = watch::watch(plan, records);
+    let (events, requests) = (
+        watch.events(&records.events),
+        watch.requests(&records.requests),
+    );
+    let (events, requests) = (&events[..], &requests[..]);
+    let fire = fire::analyze(plan, events, watch);
     let baseline = windows::baseline_span(plan, fire.anchor_ns);
-    let timeout_ns = plan.phases.fault_window_end_ns();
     let recovery = recovery::analyze(&RecoveryInput {
         plan,
         requests,
         anchor_ns: fire.anchor_ns,
-        timeout_ns,
+        fire_ns: fire.actual_ns,
         baseline,
+        watch,
     });
     let replicas = replicas::analyze(plan, events, fire.actual_ns);
     let epoch_unix_ns = events.iter().find_map(|e| match e.kind {
@@ -196,11 +218,18 @@ pub fn analyze_run(
             end_ns: end_ns.max(start_ns),
         });
     let baseline_latencies = Latencies::of(requests.iter().filter(|r| baseline.holds(r)));
-    let spans = windows::spans(plan, &fire, recovery.pre_fault.entry_ns, outage);
+    let spans = windows::spans(plan, &fire, recovery.pre_fault.entry_ns, outage, watch);
     let mut all_windows = Vec::new();
     let mut receive_path = BTreeMap::new();
     for (name, span) in spans {
-        let window = windows::analyze(plan, records, name, span, &baseline_latencies);
+        let window = windows::analyze(
+            plan,
+            requests,
+            &records.gaps,
+            name,
+            span,
+            &baseline_latencies,
+        );
         let latencies = Latencies::of(requests.iter().filter(|r| span.holds(r)));
         let path = receive_path::analyze(plan, records, span, &latencies.ttft_ns);
         receive_path.insert(name.name().to_owned(), path);
@@ -221,6 +250,15 @@ pub fn analyze_run(
         .map(|(at, zone)| inflight::in_flight(plan, requests, at, zone));
     let outage_outcomes = outage.map(|o| inflight::outage_outcomes(requests, o));
     let fault_window = all_windows.iter().find(|w| w.name == WindowName::Fault);
+    let losses = losses::analyze(&LossInput {
+        plan,
+        requests,
+        planned: run.requests,
+        recorded: records.requests.len() as u64,
+        fire: &fire,
+        outage,
+        still_out: direct.watched_until_ns.is_some(),
+    });
     let staleness = Staleness::of(plan, requests, outage);
     let partial_note = partial_note(events);
     let (inter_chunk_is_inter_token, token_verified_requests) = token_check(requests);
@@ -236,9 +274,11 @@ pub fn analyze_run(
         negative_control: run.negative_control,
         partial: partial_note.is_some(),
         partial_note,
+        cut_ns: watch.cut_ns,
         requests_planned: run.requests,
-        requests_recorded: requests.len() as u64,
-        counts: windows::outcome_counts(requests.iter()),
+        requests_recorded: records.requests.len() as u64,
+        counts: windows::outcome_counts(records.requests.iter()),
+        losses,
         epoch_unix_ns,
         fire_uncertainty_s: fire.fire_uncertainty_ns.map(seconds),
         fire_uncertainty_note: if fire.fire_uncertainty_ns.is_none() {
@@ -247,16 +287,21 @@ pub fn analyze_run(
             None
         },
         fault: effects::analyze(plan, run, events),
-        control_outage: control::outage(plan, run, events, &fire, &recovery),
+        control_outage: control::outage(run, events, &fire, &recovery),
         outage_s: headline.outage_s,
+        outage_uncertainty_s: headline.outage_uncertainty_s,
         outage_censored_at_s: headline.outage_censored_at_s,
         outage_note: headline.outage_note,
         container_start_s: headline.container_start_s,
+        container_start_uncertainty_s: headline.container_start_uncertainty_s,
         container_start_censored_at_s: headline.container_start_censored_at_s,
         container_start_note: headline.container_start_note,
         ttr_pre_fault_s: headline.ttr_pre_fault_s,
+        ttr_pre_fault_uncertainty_s: headline.ttr_uncertainty_s,
         ttr_pre_fault_note: headline.ttr_pre_fault_note,
         ttr_censored_at_s: headline.ttr_censored_at_s,
+        goodput_lead_note: headline.goodput_lead_note,
+        ttr_equilibrium_uncertainty_s: headline.ttr_equilibrium_uncertainty_s,
         ttr_equilibrium_s: headline.ttr_equilibrium_s,
         equilibrium_note: headline.equilibrium_note,
         in_flight_loss_fraction: in_flight.as_ref().and_then(|f| f.loss_fraction),
@@ -297,7 +342,7 @@ pub fn analyze_run(
         receive_path,
         inter_chunk_is_inter_token,
         token_verified_requests,
-        client: client::analyze(requests, events),
+        client: client::analyze(&records.requests, events),
         share: share::analyze(plan, requests, baseline),
         waiting: waiting::analyze(plan, records, baseline),
         fingerprint: fingerprint::analyze(plan, events),
@@ -306,7 +351,7 @@ pub fn analyze_run(
         staleness_victim_bound_requests: staleness.victim_bound_requests,
         staleness_note: staleness.note,
         notes: notes(events),
-        timeline: timeline::analyze(plan, requests),
+        timeline: timeline::analyze(plan, requests, watch),
         fire,
     })
 }
@@ -320,6 +365,7 @@ fn readiness_of(plan: &Plan, events: &[Event], fire: &Fire) -> (Readiness, Readi
         None => {
             let absent = Readiness {
                 ready_ns: None,
+                gap_ns: 0,
                 watched_until_ns: None,
                 reason: fire.note.clone(),
             };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::slo::is_good;
 use crate::stats::nearest_rank;
 use crate::time::{NS_PER_S, millis};
+use crate::watch::Watch;
 
 /// One second of intended time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,9 +29,10 @@ pub struct Second {
     pub ttft_ms_p50: Option<f64>,
 }
 
-/// Seconds of `[0, load_end)`; a started last second counts.
-pub(crate) fn analyze(plan: &Plan, requests: &[RequestRecord]) -> Vec<Second> {
-    let load_end_ns = plan.phases.load_end_ns();
+/// Seconds of `[0, load_end)`, or up to the cut where the run was cut off; a started last second
+/// counts.
+pub(crate) fn analyze(plan: &Plan, requests: &[RequestRecord], watch: Watch) -> Vec<Second> {
+    let load_end_ns = watch.until(plan.phases.load_end_ns());
     let len = usize::try_from((load_end_ns + NS_PER_S - 1) / NS_PER_S).unwrap_or(0);
     let mut seconds: Vec<Second> = (0..len)
         .map(|s| Second {
@@ -66,6 +68,12 @@ pub(crate) fn analyze(plan: &Plan, requests: &[RequestRecord]) -> Vec<Second> {
     for (second, mut samples) in seconds.iter_mut().zip(ttft_ns) {
         samples.sort_unstable();
         second.ttft_ms_p50 = nearest_rank(&samples, 0.5).map(millis);
+    }
+    // The second in which the cut came was watched in part: without a request it shows nothing.
+    if watch.cut_ns.is_some_and(|cut| cut % NS_PER_S != 0)
+        && seconds.last().is_some_and(|s| s.scheduled == 0)
+    {
+        seconds.pop();
     }
     seconds
 }

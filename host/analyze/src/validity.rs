@@ -13,6 +13,7 @@ use crate::{EffectSummary, FireClock, ProofSummary, RunAnalysis};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InvalidReason {
     /// Stable code: a gate's id, or `fault_not_proven`, `fire_error`, `never_fired`,
+    /// `fire_unobserved`,
     /// `unexpected_effect`, `control_outage`, `effect_failed`, `fingerprint_differs`,
     /// `records_missing`, `partial`, `clock_offset_unmeasured`, `no_requests`.
     pub code: String,
@@ -92,7 +93,12 @@ pub fn validity(plan: &Plan, run: &RunAnalysis, findings: &[Finding]) -> Validit
     if plan.fault.is_some() {
         fault(plan, run, &mut invalid);
     }
-    let (labels, labels_lost) = labels(plan, findings);
+    // A label says what the fault of a run stands for; a control has none.
+    let (labels, labels_lost) = if run.negative_control {
+        (Vec::new(), Vec::new())
+    } else {
+        labels(plan, findings)
+    };
     Validity {
         valid: reasons.is_empty(),
         reasons,
@@ -122,6 +128,16 @@ fn fault(plan: &Plan, run: &RunAnalysis, invalid: &mut impl FnMut(&str, String))
                 format!("service must hold in a negative control, but it did not: {seen}"),
             );
         }
+        return;
+    }
+    if run.fire.unobserved {
+        invalid(
+            "fire_unobserved",
+            run.fire
+                .note
+                .clone()
+                .unwrap_or_else(|| "the record of events ends before the fire".to_owned()),
+        );
         return;
     }
     if !run.fire.fired {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use blackstart_plan::Plan;
-use blackstart_record::{Outcome, RequestRecord, RunRecords};
+use blackstart_record::{GapHistograms, Outcome, RequestRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Collector;
 use crate::slo::{Latencies, figures, modal_distances};
 use crate::time::seconds;
+use crate::watch::Watch;
 use crate::{
     Distribution, Fire, Incidence, Observation, SloFigures, TailInterval, Terminal, aalen_johansen,
     tail_interval,
@@ -132,25 +133,30 @@ pub(crate) fn baseline_span(plan: &Plan, anchor_ns: i64) -> Span {
     }
 }
 
-/// Every window that this run has, in the method's order. Neither a run without a fault nor one in
+/// Every window that this run has, in the method's order, as far as it was watched. Neither a run without a fault nor one in
 /// which none was found has the windows that a fault or a recovery bounds.
 pub(crate) fn spans(
     plan: &Plan,
     fire: &Fire,
     recovery_entry_ns: Option<i64>,
     outage: Option<Span>,
+    watch: Watch,
 ) -> Vec<(WindowName, Span)> {
     let baseline = baseline_span(plan, fire.anchor_ns);
     let span = |start_ns: i64, end_ns: i64| Span {
         start_ns,
         end_ns: end_ns.max(start_ns),
     };
-    let end_ns = plan.phases.fault_window_end_ns();
+    let end_ns = watch.until(plan.phases.fault_window_end_ns());
     let mut all = vec![
         (WindowName::Baseline, baseline),
         (WindowName::Guard, span(baseline.end_ns, fire.planned_ns)),
     ];
-    if !fire.planned {
+    for (_, span) in &mut all {
+        span.end_ns = watch.until(span.end_ns).max(span.start_ns);
+    }
+    // A window that begins after the cut was not watched at all.
+    if !fire.planned || end_ns <= fire.planned_ns {
         return all;
     }
     all.push((WindowName::Fault, span(fire.planned_ns, end_ns)));
@@ -193,12 +199,13 @@ pub(crate) fn error_class(r: &RequestRecord) -> &'static str {
 /// Every figure of one window.
 pub(crate) fn analyze(
     plan: &Plan,
-    records: &RunRecords,
+    all: &[RequestRecord],
+    gaps: &GapHistograms,
     name: WindowName,
     span: Span,
     baseline: &Latencies,
 ) -> WindowAnalysis {
-    let requests: Vec<&RequestRecord> = records.requests.iter().filter(|r| span.holds(r)).collect();
+    let requests: Vec<&RequestRecord> = all.iter().filter(|r| span.holds(r)).collect();
     let duration_s = span.duration_s();
     let latencies = Latencies::of(requests.iter().copied());
     let collect = |all: &[i64]| {
@@ -243,7 +250,7 @@ pub(crate) fn analyze(
         ttft_ms: collect(&latencies.ttft_ns),
         e2e_ms: collect(&latencies.e2e_ns),
         inter_chunk_ms: Distribution::from_histogram(
-            &records.gaps.merged(span.start_ns, span.end_ns),
+            &gaps.merged(span.start_ns, span.end_ns),
             "gaps between content events, pooled over the whole seconds of intended time that start in the window",
         ),
         slo: figures(&plan.method, &requests, duration_s, modal),

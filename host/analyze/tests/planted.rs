@@ -34,7 +34,7 @@ fn the_planted_outage_is_found() {
     let deficit = a.integrated_goodput_deficit.unwrap();
     assert!((deficit - 12.34).abs() <= 1.0, "{deficit}");
     assert_eq!(a.recovery.equilibrium.goodput, None);
-    assert!(a.equilibrium_note.unwrap().contains("no service"));
+    assert!(a.equilibrium_note.unwrap().contains("one replica"));
     assert_eq!(a.recovery.sensitivity.len(), 27);
 }
 

@@ -61,6 +61,25 @@ fn a_campaign_leaves_results_that_prove_themselves() {
     layout(&instrument, &results);
     faulted_run(&results);
     negative_control(&results);
+    for said in [
+        // A control is no fault that could not be proven.
+        "fault    withheld (negative control): ",
+        // Each figure of a gate beside its limit, and a figure beside its uncertainty.
+        " ≤ 5000 µs",
+        " ± 1 s",
+        " in flight at the fire, ",
+    ] {
+        assert!(
+            finished.stderr.contains(said),
+            "{said}: {}",
+            finished.stderr
+        );
+    }
+    assert!(
+        !finished.stderr.contains("NOT PROVEN"),
+        "{}",
+        finished.stderr
+    );
     instrument
         .run(["verify", results.to_str().unwrap()])
         .expect_code(0);

@@ -5,6 +5,7 @@
 //! before the first request, so that a finished run can be judged against what was intended.
 
 mod arrivals;
+mod gates;
 mod method;
 mod phases;
 
@@ -12,6 +13,7 @@ pub use arrivals::{
     Arrivals, ArrivalsError, MAX_BURSTINESS, MAX_RATE_SEGMENTS, MAX_SCHEDULED_REQUESTS,
     MIN_BURSTINESS, RateProfile, RateSegment, Schedule,
 };
+pub use gates::{GateLimit, SHARE_BAND_REPLICAS, Side, gate_limits, method_limits};
 pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
 

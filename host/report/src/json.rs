@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use blackstart_analyze::{CampaignAnalysis, Endpoint, RunAnalysis, RunVerdict, Validity};
 use blackstart_plan::{Plan, Profile};
-use blackstart_record::{Boundaries, Finding, GateSeverity, LogCoverage, Measure};
+use blackstart_record::{Boundaries, Finding, GateSeverity, LogCoverage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::caveats::caveats;
+use crate::gate_figures::{LimitRow, gate_figures, limit_rows};
 
 /// Version of `report.json`. The predecessor's published reports are version 1.
 pub const REPORT_SCHEMA_VERSION: u32 = 2;
@@ -152,6 +153,8 @@ pub struct GateRow {
     pub detail: String,
     /// The figures: name → value and UCUM unit.
     pub measures: BTreeMap<String, (f64, String)>,
+    /// The limits that figures were held to. Empty for a gate whose limits only it knows.
+    pub limits: Vec<LimitRow>,
 }
 
 /// What made a report.
@@ -254,17 +257,17 @@ fn run_part(run: &RunInput<'_>) -> RunPart {
 fn gate_table(plan: &Plan, run: &RunInput<'_>) -> GateTable {
     GateTable {
         run: run.analysis.run,
-        gates: run.findings.iter().map(gate_row).collect(),
+        gates: run.findings.iter().map(|f| gate_row(plan, f)).collect(),
         all_pass: !run.findings.iter().any(Finding::invalidates),
         variant: plan.fault.as_ref().map(|f| f.variant.clone()),
         labels: run.validity.labels.clone(),
     }
 }
 
-fn gate_row(finding: &Finding) -> GateRow {
+fn gate_row(plan: &Plan, finding: &Finding) -> GateRow {
     let detail = if finding.detail.is_empty() {
-        let figures: Vec<String> = finding.measures.iter().map(figure).collect();
-        figures.join(", ")
+        // The exact values stand among the measures; the sentence is for people.
+        gate_figures(plan, finding)
     } else {
         finding.detail.clone()
     };
@@ -284,20 +287,7 @@ fn gate_row(finding: &Finding) -> GateRow {
             .filter(|m| m.value.is_finite())
             .map(|m| (m.name.clone(), (m.value, m.unit.clone())))
             .collect(),
-    }
-}
-
-fn figure(m: &Measure) -> String {
-    // The exact value stands among the measures; the sentence is for people.
-    let value = if m.value.fract() == 0.0 {
-        format!("{:.0}", m.value)
-    } else {
-        format!("{:.3}", m.value)
-    };
-    if m.unit == "1" {
-        format!("{} {value}", m.name)
-    } else {
-        format!("{} {value} {}", m.name, m.unit)
+        limits: limit_rows(plan, finding),
     }
 }
 

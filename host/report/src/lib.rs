@@ -4,9 +4,11 @@
 //! Figures that mean the same as in the predecessor's published report keep its names and units.
 
 mod caveats;
+mod gate_figures;
 mod html;
 mod json;
 
+pub use gate_figures::{LimitRow, gate_figures};
 pub use html::{HtmlError, render_html};
 pub use json::{
     CampaignPart, CampaignReport, GateRow, GateTable, Provenance, REPORT_SCHEMA_VERSION,

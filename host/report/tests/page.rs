@@ -211,7 +211,9 @@ fn a_campaign_without_a_fault_invents_none() {
     assert!(!runs.contains("class=\"band\""));
     assert!(!runs.contains("class=\"mark fire\""));
     assert!(section(&page, "phases").contains("the run has no fault"));
-    assert!(!section(&page, "losses").contains("<table"));
+    let losses = section(&page, "losses");
+    assert!(losses.contains("Every request of a run"));
+    assert!(!losses.contains("in flight at the fire</td>"));
 }
 
 #[test]
@@ -224,7 +226,10 @@ fn a_control_and_an_interrupted_run_carry_their_badges() {
     assert!(page.contains("partial</span>"));
     assert!(page.contains("Run 3 is partial: interrupted by SIGINT"));
     assert!(page.contains("Partial: the campaign ended early"));
-    assert!(section(&page, "runs").contains("planned fire, not executed"));
+    assert!(section(&page, "runs").contains("planned fire, withheld"));
+    assert!(section(&page, "runs").contains("Negative control: the fault was withheld."));
+    assert!(page.contains("Run 2: negative control, the fault was withheld"));
+    assert!(!page.contains("the fault did not happen"));
 }
 
 #[test]
@@ -411,4 +416,84 @@ fn five_runs_of_pinned_length_stay_small_and_a_long_run_is_gathered() {
     let page = render_html(&many).unwrap();
     assert!(page.contains("The first 20 of 300 runs are shown"));
     assert!(page.len() < 2 * MAX_PAGE_BYTES);
+}
+
+#[test]
+fn figures_have_no_more_digits_than_they_are_known_to() {
+    let page = page(&campaign(SMALL, &[Story::Recovers]));
+    // Probes come every 50 ms while the replica is away, and are answered within 28 ms.
+    assert!(page.contains("<h1>Away for 6."));
+    assert!(page.contains("\u{a0}±\u{a0}0.08\u{a0}s</h1>"));
+    let runs = section(&page, "runs");
+    assert!(runs.contains("±\u{a0}1\u{a0}s"), "the detector's bucket");
+    assert!(section(&page, "figures").contains("<small>±1</small>"));
+    assert!(section(&page, "recovery").contains("<small>±1</small>"));
+}
+
+#[test]
+fn each_gate_figure_stands_beside_its_limit() {
+    let page = page(&campaign(SMALL, &[Story::Recovers]));
+    let gates = section(&page, "gates");
+    assert!(
+        gates.contains("client.skew_us_p99 61\u{a0}µs <span class=\"limit\">≤ 5000\u{a0}µs</span>")
+    );
+    assert!(gates.contains("goodput.baseline 1 <span class=\"limit\">≥ 0.990</span>"));
+    assert!(gates.contains(
+        "<span class=\"limit loosened\">≤ 4 (loosened: the method&#39;s limit is 1)</span>"
+    ));
+}
+
+#[test]
+fn the_accounting_of_losses_adds_up_on_the_page() {
+    let report = campaign(SMALL, &[Story::Recovers, Story::Interrupted]);
+    let page = page(&report);
+    for run in &report.campaign.per_run {
+        let l = &run.analysis.losses;
+        let groups = l.split.as_ref().unwrap().groups();
+        let lost: u64 = groups.iter().map(|(_, c)| c.lost()).sum();
+        assert_eq!(lost, l.lost);
+        assert!(
+            section(&page, "runs")
+                .contains(&format!("Lost: {} of {} requests", l.lost, l.all.total))
+        );
+    }
+    assert!(section(&page, "losses").contains("during the outage"));
+    assert!(section(&page, "losses").contains("100 more of"));
+}
+
+#[test]
+fn a_late_fire_is_drawn_beside_its_plan() {
+    let late = campaign(SMALL, &[Story::FiredLate]);
+    assert!(!late.campaign.per_run[0].valid);
+    let page = page(&late);
+    let runs = section(&page, "runs");
+    assert!(runs.contains(">planned fire</text>"));
+    assert!(runs.contains("fire, 2.60\u{a0}s late"));
+    assert!(runs.contains("from the planned fire"));
+    // Four marks have four rows: no label lies over the columns.
+    for chart in runs.split("<svg class=\"chart").skip(1) {
+        let top = chart.split("<line class=\"grid\"").nth(1).unwrap();
+        assert!(top.contains("y1=\""));
+        let labels = chart.matches("class=\"mark-label ").count();
+        assert_eq!(labels, 4, "{labels}");
+    }
+}
+
+#[test]
+fn a_record_that_ends_early_claims_no_unfired_fault() {
+    let page = page(&campaign(SMALL, &[Story::RecordEnds]));
+    assert!(section(&page, "runs").contains("planned fire, not observed"));
+    assert!(section(&page, "runs").contains("Fire not observed: the record of events ends at"));
+    assert!(!page.contains("no effect of the fault was started"));
+    assert!(!page.contains("never_fired"));
+}
+
+#[test]
+fn a_run_that_was_cut_off_is_drawn_up_to_the_cut() {
+    let report = campaign(SMALL, &[Story::Interrupted]);
+    let run = &report.campaign.per_run[0].analysis;
+    let cut_s = run.cut_ns.unwrap() as f64 / 1e9;
+    assert!(run.timeline.last().unwrap().at_s as f64 <= cut_s);
+    let page = page(&report);
+    assert!(!section(&page, "runs").contains(": 0 scheduled"));
 }

@@ -1,34 +1,52 @@
 //! G1 share: each replica got its share of the baseline's requests.
 //!
-//! Each replica's share must be 45–55 %. The band is enforced where routing is per request
-//! (layer 7); where it is per connection the shares only describe. Fewer replicas seen than
+//! Of two replicas each one's share must be 45–55 %. The band is enforced where routing is per
+//! request (layer 7); where it is per connection the shares only describe. Fewer replicas seen than
 //! declared fail in either case. With one replica there is nothing to share.
+//!
+//! The method states this one band, and three replicas that share fairly have 33 % each: of more than
+//! two replicas the band says nothing, so that the gate does not apply. A campaign can set a band of
+//! its own.
 
 #[cfg(test)]
 mod tests;
 
-use blackstart_sdk::gate::{Check, Evidence, Finding, GateDescription, Severity, ValidityGate};
+use blackstart_sdk::gate::{
+    Check, Evidence, Finding, GateDescription, Severity, ValidityGate, Verdict,
+};
 use blackstart_sdk::{Error, PluginConfig, Problems};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Limits of G1.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Least share of a replica, in percent of the baseline's requests.
+    /// Least share of a replica, in percent of the baseline's requests. 45 with two replicas.
     #[schemars(range(min = 0, max = 100))]
-    pub min_percent: f64,
-    /// Greatest share of a replica, in percent of the baseline's requests.
+    pub min_percent: Option<f64>,
+    /// Greatest share of a replica, in percent of the baseline's requests. 55 with two replicas.
     #[schemars(range(min = 0, max = 100))]
-    pub max_percent: f64,
+    pub max_percent: Option<f64>,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            min_percent: 45.0,
-            max_percent: 55.0,
+/// The method's least share of a replica of two.
+const MIN_PERCENT: f64 = 45.0;
+
+/// The method's greatest share of a replica of two.
+const MAX_PERCENT: f64 = 55.0;
+
+impl Config {
+    /// The band for so many replicas: the configured one, else the method's for two; `None` = the
+    /// method states none. Of a band that is configured by half, the other half is the method's for
+    /// two replicas, and holds always for more.
+    fn band(&self, declared: f64) -> Option<(f64, f64)> {
+        match (self.min_percent, self.max_percent) {
+            (min, max) if declared == 2.0 => {
+                Some((min.unwrap_or(MIN_PERCENT), max.unwrap_or(MAX_PERCENT)))
+            }
+            (None, None) => None,
+            (min, max) => Some((min.unwrap_or(0.0), max.unwrap_or(100.0))),
         }
     }
 }
@@ -39,6 +57,7 @@ impl PluginConfig for Config {
             ("min_percent", self.min_percent),
             ("max_percent", self.max_percent),
         ] {
+            let Some(value) = value else { continue };
             if !(0.0..=100.0).contains(&value) {
                 problems.add(
                     key,
@@ -47,13 +66,14 @@ impl PluginConfig for Config {
                 );
             }
         }
-        if self.min_percent > self.max_percent {
+        // Whether one that is set alone leaves room shows only where the replicas are counted.
+        let (min, max) = (self.min_percent, self.max_percent);
+        if let (Some(min), Some(max)) = (min, max)
+            && min > max
+        {
             problems.add(
                 "min_percent",
-                format!(
-                    "{} is above max_percent {}",
-                    self.min_percent, self.max_percent
-                ),
+                format!("{min} is above max_percent {max}"),
                 "at most max_percent",
             );
         }
@@ -101,17 +121,37 @@ impl ValidityGate for Share {
                 format!("{seen} of {declared} declared replicas seen in the baseline"),
             );
         }
-        judge_shares(&config, &mut check, evidence);
+        let Some(declared) = declared else {
+            return Ok(check.conclude());
+        };
+        let Some(band) = config.band(declared) else {
+            // Whether each replica was seen is judged all the same.
+            return Ok(match (seen, check.conclude()) {
+                (Some(_), finding) if finding.verdict == Verdict::Pass => {
+                    Finding::not_applicable(format!(
+                        "the method states a band of shares for two replicas, and {declared} are declared (all of them were seen); set min_percent and max_percent in a free profile to enforce one"
+                    ))
+                }
+                (_, finding) => finding,
+            });
+        };
+        if band.0 > band.1 {
+            check.unobserved(format!(
+                "no share can lie from {} to {} %: set both min_percent and max_percent",
+                band.0, band.1
+            ));
+            return Ok(check.conclude());
+        }
+        judge_shares(band, &mut check, evidence);
         Ok(check.conclude())
     }
 }
 
-fn judge_shares(config: &Config, check: &mut Check<'_>, evidence: &dyn Evidence) {
+fn judge_shares((min, max): (f64, f64), check: &mut Check<'_>, evidence: &dyn Evidence) {
     let replicas = evidence.replicas();
     if replicas.is_empty() {
         check.unobserved("the run names no replica");
     }
-    let (min, max) = (config.min_percent, config.max_percent);
     let mut outside = Vec::new();
     let mut inside = Vec::new();
     for replica in &replicas {

@@ -126,7 +126,38 @@ fn limits_can_be_moved_but_not_crossed() {
     let three = run(&[33.3, 33.3, 33.4], Some(1.0));
     let finding = Share::evaluate(config, &three).expect("a verdict");
     assert_eq!(finding.verdict, Verdict::Pass);
-    assert!(parse::<Config>(r#"{"min_percent":60}"#).is_err());
+    assert!(parse::<Config>(r#"{"min_percent":60,"max_percent":40}"#).is_err());
     assert!(parse::<Config>(r#"{"max_percent":101}"#).is_err());
     assert!(parse::<NoConfig>(r#"{"max_percent":50}"#).is_err());
+}
+
+#[test]
+fn of_more_than_two_replicas_the_methods_band_says_nothing() {
+    for shares in [[33.3, 33.3, 33.4], [80.0, 10.0, 10.0]] {
+        let finding = judge(&run(&shares, Some(1.0)));
+        assert_eq!(finding.verdict, Verdict::NotApplicable);
+        assert!(
+            finding
+                .statement
+                .contains("two replicas, and 3 are declared"),
+            "{}",
+            finding.statement
+        );
+    }
+    // A replica that was never seen fails however many there are.
+    let mut unseen = run(&[50.0, 50.0, 0.0], Some(1.0));
+    unseen.set("share.replicas_seen", 2.0, "1");
+    assert_eq!(judge(&unseen).verdict, Verdict::Fail);
+    // Unobserved never turns into not applicable.
+    let mut unknown = run(&[33.3, 33.3, 33.4], Some(1.0));
+    unknown.absent("share.replicas_seen", "the records name no replica");
+    assert_eq!(judge(&unknown).verdict, Verdict::NotObserved);
+    // Half a band that leaves no room for the method's other half is no band.
+    let half = parse::<Config>(r#"{"min_percent":60}"#).expect("good");
+    let finding = Share::evaluate(half, &run(&[50.0, 50.0], Some(1.0))).expect("a verdict");
+    assert_eq!(finding.verdict, Verdict::NotObserved);
+    // A band of the campaign's own is enforced.
+    let config = parse::<Config>(r#"{"min_percent":30,"max_percent":36}"#).expect("good");
+    let finding = Share::evaluate(config, &run(&[80.0, 10.0, 10.0], Some(1.0))).expect("a verdict");
+    assert_eq!(finding.verdict, Verdict::Fail);
 }

@@ -3,7 +3,7 @@
 use super::ENDPOINTS_FILE;
 use super::checker::{Checker, shorten};
 use super::doc::walk;
-use crate::campaign::summarize;
+use crate::summary::summarize;
 use crate::{Summary, stats};
 
 /// Degrees of freedom of the planned five runs.

@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use blackstart_analyze::{EndpointKind, ProofSummary};
+use blackstart_analyze::precision::{self, seconds_text};
+use blackstart_analyze::{EndpointKind, ProofSummary, RequestLosses, RunAnalysis};
 use blackstart_load::Progress;
 use blackstart_plan::{PhaseName, Plan, Profile, RunPlan};
 use blackstart_record::GateVerdict;
+use blackstart_report::gate_figures;
 
 use super::fault_host::describe;
 use super::prepare::Prepared;
@@ -210,67 +212,10 @@ impl<'a> LiveLine<'a> {
 /// Says what a run found.
 pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
     let a = &run.analysis;
-    let or_note = |value: Option<String>, note: &Option<String>| {
-        value.unwrap_or_else(|| {
-            format!(
-                "not measured: {}",
-                note.as_deref().unwrap_or("no reason recorded")
-            )
-        })
-    };
-    let seconds = |s: f64| format!("{s:.3} s");
     if prepared.plan.fault.is_some() {
-        let proof = match a.fault.proof {
-            ProofSummary::Happened => "proven",
-            _ => "NOT PROVEN",
-        };
-        reporter.say(format!(
-            "  fault    {proof}: {}",
-            a.fault.proof_statement.as_deref().unwrap_or("no statement")
-        ));
-        reporter.say(format!(
-            "  outage   {}",
-            or_note(a.outage_s.map(seconds), &a.outage_note)
-        ));
-        reporter.say(format!(
-            "  goodput  {}",
-            or_note(
-                a.ttr_pre_fault_s.map(|s| format!("back after {s:.0} s")),
-                &a.ttr_pre_fault_note
-            )
-        ));
-        match &a.in_flight_determinate {
-            Some(d) => reporter.say(format!(
-                "  lost     in flight at the fire: {} lost, {} left hanging, {} completed of {} (indeterminate: {})",
-                d.errored,
-                d.censored,
-                d.completed,
-                d.total,
-                a.in_flight_indeterminate.map_or_else(|| "–".to_owned(), |n| n.to_string())
-            )),
-            None => reporter.say(format!("  lost     not measured: {}", a.in_flight_note.as_deref().unwrap_or("–"))),
-        }
-        if let Some(o) = &a.outage_outcomes {
-            reporter.say(format!(
-                "           intended during the outage: {} errored, {} left hanging, {} completed of {}",
-                o.errored, o.censored, o.completed, o.total
-            ));
-        }
-        if let Some(partition) = &a.decomposition.partition {
-            for phase in &partition.phases {
-                reporter.say(format!(
-                    "  {:<22} {:>9.3} s  {:>5.1} %{}",
-                    phase.name,
-                    phase.duration_s,
-                    phase.share_percent,
-                    if phase.explained {
-                        ""
-                    } else {
-                        "  (no boundary explains it)"
-                    }
-                ));
-            }
-        }
+        fault(reporter, a);
+    } else {
+        reporter.say(format!("  lost     {}", lost(&a.losses)));
     }
     for finding in &run.findings {
         let (mark, word) = match finding.verdict {
@@ -279,17 +224,15 @@ pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
             GateVerdict::NotObserved => ("✗", "NOT OBSERVED"),
             GateVerdict::NotApplicable => ("–", "not applicable"),
         };
-        let detail = if finding.detail.is_empty() {
-            finding
-                .measures
-                .iter()
-                .map(|m| format!("{} {}", m.name, figure(m.value)))
-                .collect::<Vec<_>>()
-                .join(", ")
-        } else {
-            finding.detail.clone()
+        let figures = gate_figures(&prepared.plan, finding);
+        let (detail, below) = match (finding.detail.as_str(), figures) {
+            ("", figures) => (figures, String::new()),
+            (detail, figures) => (detail.to_owned(), figures),
         };
         reporter.say(format!("  {mark} {:<3} {word}: {detail}", finding.id));
+        if !below.is_empty() {
+            reporter.say(format!("        {below}"));
+        }
     }
     if run.validity.valid {
         reporter.say(format!("  run {} is valid", a.run));
@@ -301,13 +244,109 @@ pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
     }
 }
 
-/// A number without noise digits.
-fn figure(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e15 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.3}")
+/// A figure, or why there is none.
+fn or_note(value: Option<String>, note: &Option<String>) -> String {
+    value.unwrap_or_else(|| {
+        format!(
+            "not measured: {}",
+            note.as_deref().unwrap_or("no reason recorded")
+        )
+    })
+}
+
+/// What the fault did: proof, outage, goodput, losses, phases.
+fn fault(reporter: &Reporter, a: &RunAnalysis) {
+    let said = a.fault.proof_statement.as_deref().unwrap_or("no statement");
+    reporter.say(format!("  fault    {}: {said}", proof(a)));
+    if a.negative_control && !a.fire.fired {
+        // There is no outage of a fault that was withheld; what a control shows is that service held.
+        let held = a.control_outage.as_deref().map_or_else(
+            || "service held".to_owned(),
+            |seen| format!("service did NOT hold: {seen}"),
+        );
+        reporter.say(format!("  control  {held}"));
+        reporter.say(format!("  lost     {}", lost(&a.losses)));
+        return;
     }
+    let outage = a.outage_s.map(|s| seconds_text(s, a.outage_uncertainty_s));
+    reporter.say(format!("  outage   {}", or_note(outage, &a.outage_note)));
+    let back = a.ttr_pre_fault_s.map(|s| {
+        format!(
+            "back after {}",
+            seconds_text(s, a.ttr_pre_fault_uncertainty_s)
+        )
+    });
+    reporter.say(format!(
+        "  goodput  {}",
+        or_note(back, &a.ttr_pre_fault_note)
+    ));
+    if let Some(lead) = &a.goodput_lead_note {
+        reporter.say(format!("           ({lead})"));
+    }
+    reporter.say(format!("  lost     {}", lost(&a.losses)));
+    match &a.in_flight_determinate {
+        Some(d) => reporter.say(format!(
+            "           in flight at the fire: {} errored, {} left hanging, {} completed of {} for certain; {} ended too close to it to tell",
+            d.errored,
+            d.censored,
+            d.completed,
+            d.total,
+            a.in_flight_indeterminate.map_or_else(|| "–".to_owned(), |n| n.to_string())
+        )),
+        None => reporter.say(format!(
+            "           in flight at the fire: {}",
+            or_note(None, &a.in_flight_note)
+        )),
+    }
+    if let Some(partition) = &a.decomposition.partition {
+        for phase in &partition.phases {
+            reporter.say(format!(
+                "  {:<22} {:>14}  {:>5.1} %{}",
+                phase.name,
+                seconds_text(phase.duration_s, Some(phase.uncertainty_s)),
+                phase.share_percent,
+                if phase.explained {
+                    ""
+                } else {
+                    "  (no boundary explains it)"
+                }
+            ));
+        }
+    }
+}
+
+/// The word for what is known of the fault.
+fn proof(a: &RunAnalysis) -> &'static str {
+    match a.fault.proof {
+        ProofSummary::Happened if a.negative_control => "EXECUTED, though it was to be withheld",
+        ProofSummary::Happened => "proven",
+        _ if a.negative_control && !a.fire.fired => "withheld (negative control)",
+        _ if a.fire.unobserved => "NOT OBSERVED",
+        _ => "NOT PROVEN",
+    }
+}
+
+/// Every request that was lost, by when it met the fault. The groups add up to the whole.
+fn lost(losses: &RequestLosses) -> String {
+    let mut text = format!("{} of {} requests", losses.lost, losses.all.total);
+    if let Some(split) = &losses.split {
+        let groups: Vec<String> = split
+            .groups()
+            .into_iter()
+            .filter(|(_, c)| c.total > 0)
+            .map(|(what, c)| format!("{} of {} {what}", c.lost(), c.total))
+            .collect();
+        text.push_str(&format!(": {}", groups.join(", ")));
+    }
+    for (n, what) in [
+        (losses.never_sent, "never sent (the run was cut off)"),
+        (losses.unrecorded, "without a record"),
+    ] {
+        if n > 0 {
+            text.push_str(&format!("; {n} more {what}"));
+        }
+    }
+    text
 }
 
 /// Says what the campaign found.
@@ -327,7 +366,14 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
     ));
     for endpoint in &analysis.endpoints {
         match endpoint.endpoint {
-            EndpointKind::NotApplicable => {}
+            EndpointKind::NotApplicable => reporter.say(format!(
+                "  {:<28} not applicable: {}",
+                endpoint.name,
+                endpoint
+                    .dropped_reason
+                    .as_deref()
+                    .unwrap_or("it cannot occur here")
+            )),
             _ if endpoint.contributing_n == 0 => reporter.say(format!(
                 "  {:<28} no value: {}",
                 endpoint.name,
@@ -348,7 +394,8 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
         .iter()
         .filter_map(|e| {
             let name = e.name.strip_prefix("phase.")?.strip_suffix("_s")?;
-            Some(format!("{name} {:.2}", e.summary.median?))
+            let decimals = precision::decimals(e.uncertainty).min(2);
+            Some(format!("{name} {:.decimals$}", e.summary.median?))
         })
         .collect();
     if !phases.is_empty() {
@@ -364,4 +411,44 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
         ));
     }
     reporter.say(format!("report     {}", dir.join("report.html").display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use blackstart_analyze::{InFlightCounts, LossSplit};
+
+    use super::*;
+
+    fn counts(completed: u64, errored: u64, censored: u64) -> InFlightCounts {
+        InFlightCounts {
+            total: completed + errored + censored,
+            completed,
+            errored,
+            censored,
+        }
+    }
+
+    #[test]
+    fn losses_are_named_group_by_group_and_add_up() {
+        let losses = RequestLosses {
+            planned: 130,
+            all: counts(80, 15, 5),
+            lost: 20,
+            never_sent: 30,
+            unrecorded: 0,
+            split: Some(LossSplit {
+                in_flight: counts(0, 4, 1),
+                before_fire: counts(50, 0, 0),
+                waiting_at_fire: counts(0, 0, 0),
+                during_outage: counts(0, 11, 3),
+                after_outage: counts(30, 0, 1),
+            }),
+            note: None,
+        };
+        assert_eq!(
+            lost(&losses),
+            "20 of 100 requests: 0 of 50 before the fire, 5 of 5 in flight at the fire, \
+             14 of 14 during the outage, 1 of 31 after it; 30 more never sent (the run was cut off)"
+        );
+    }
 }

@@ -13,7 +13,7 @@ const MAX_ROWS: usize = 64;
 /// A table for each drawn run.
 pub(super) fn gates(report: &CampaignReport) -> String {
     let mut out = String::from(
-        "<p class=\"legend-line\"><span class=\"ok\">✓</span> passed · <span class=\"bad\">✗</span> failed, or applicable but not observed (which never passes) · <span class=\"absent\">–</span> does not apply to this run (which is not a pass)</p>",
+        "<p class=\"legend-line\"><span class=\"ok\">✓</span> passed · <span class=\"bad\">✗</span> failed, or applicable but not observed (which never passes) · <span class=\"absent\">–</span> does not apply to this run (which is not a pass). Each figure stands beside its limit; one that the configuration loosened names the method’s own.</p>",
     );
     out.push_str(&overview(report));
     for (i, table) in report
@@ -140,12 +140,21 @@ fn seen(gate: &GateRow) -> String {
         esc(&gate.detail).to_string()
     };
     if !gate.measures.is_empty() {
-        out.push_str("<small class=\"measures\">");
-        for (i, (name, (value, unit))) in gate.measures.iter().take(MAX_ROWS).enumerate() {
-            let comma = if i > 0 { ", " } else { "" };
-            put!(out, "{comma}{} {}", esc(name), esc(&in_unit(*value, unit)));
+        out.push_str("<ul class=\"measures\">");
+        for (name, (value, unit)) in gate.measures.iter().take(MAX_ROWS) {
+            put!(out, "<li>{} {}", esc(name), esc(&in_unit(*value, unit)));
+            for limit in gate.limits.iter().filter(|l| l.measure == *name).take(2) {
+                let text = limit.text(&|v| in_unit(v, unit));
+                let class = if limit.loosened {
+                    "limit loosened"
+                } else {
+                    "limit"
+                };
+                put!(out, " <span class=\"{class}\">{}</span>", esc(&text));
+            }
+            out.push_str("</li>");
         }
-        out.push_str("</small>");
+        out.push_str("</ul>");
     }
     out
 }

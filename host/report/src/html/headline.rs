@@ -7,7 +7,7 @@ use blackstart_analyze::{Endpoint, EndpointKind, RunAnalysis, Summary};
 use crate::json::{CampaignReport, RunPart};
 
 use super::markup::{absent, esc, list, put};
-use super::num::{fixed, percent_of, secs, secs_range};
+use super::num::{count, fixed, percent_of, plus_minus, range, secs, secs_at, secs_pm};
 use super::words;
 
 /// Runs whose counts are listed one by one in a sentence.
@@ -68,8 +68,10 @@ fn title(report: &CampaignReport) -> String {
         Some(_) => match endpoint(report, "outage_s").map(|e| (e, &e.summary)) {
             Some((e, s)) if e.censored.is_empty() => match (s.n, s.median) {
                 (0, _) | (_, None) => "Outage not measured".to_owned(),
-                (1, Some(median)) => format!("Away for {}", secs(median)),
-                (_, Some(median)) => format!("Away for {} (median)", secs(median)),
+                (1, Some(median)) => format!("Away for {}", secs_pm(median, e.uncertainty)),
+                (_, Some(median)) => {
+                    format!("Away for {} (median)", secs_pm(median, e.uncertainty))
+                }
             },
             Some((e, s)) => format!(
                 "Not back in {} of {} runs",
@@ -105,6 +107,9 @@ fn sentences(report: &CampaignReport) -> String {
             "goodput did not come back"
         )
     );
+    if let Some(lead) = lead(report) {
+        put!(out, " {lead}");
+    }
     if let Some(lost) = lost(report) {
         put!(out, " {lost}");
     }
@@ -146,7 +151,7 @@ fn duration(report: &CampaignReport, name: &str, said: &str, never: &str) -> Str
         return format!("{said} a time that is not measured ({})", esc(reason));
     }
     if e.censored.is_empty() {
-        return format!("{said} {}", median_and_range(s, secs));
+        return format!("{said} {}", median_and_range(s, e.uncertainty));
     }
     let n = e.contributing_n;
     let watched = e
@@ -183,44 +188,56 @@ fn all_runs(n: u64) -> String {
     }
 }
 
-fn median_and_range(s: &Summary, show: fn(f64) -> String) -> String {
+fn median_and_range(s: &Summary, uncertainty: Option<f64>) -> String {
+    let show = |v: f64| secs_at(v, uncertainty);
+    let each = plus_minus(uncertainty).map_or_else(String::new, |u| format!(", each known to {u}"));
     match (s.n, s.median, s.min, s.max) {
         (1, Some(median), ..) => {
-            format!("<strong>{}</strong> (one run, so no range)", show(median))
+            format!(
+                "<strong>{}</strong> (one run, so no range)",
+                secs_pm(median, uncertainty)
+            )
         }
         (n, Some(median), Some(min), Some(max)) if show(min) == show(max) => {
-            format!("<strong>{}</strong> in {}", show(median), all_runs(n))
+            format!("<strong>{}</strong> in {}{each}", show(median), all_runs(n))
         }
         (n, Some(median), Some(min), Some(max)) => format!(
-            "a median of <strong>{}</strong> (range {}, {n} runs)",
+            "a median of <strong>{}</strong> (range {}, {n} runs{each})",
             show(median),
-            secs_range(min, max)
+            range(&show(min), &show(max))
         ),
         _ => "a time that is not measured".to_owned(),
     }
 }
 
+/// What was lost, run by run where the runs are few.
 fn lost(report: &CampaignReport) -> Option<String> {
-    let counts: Vec<String> = counted(report)
-        .filter_map(|r| r.analysis.in_flight.as_ref())
-        .map(|f| {
-            format!(
-                "{} of {}",
-                f.all.errored.saturating_add(f.all.censored),
-                f.all.total
-            )
-        })
-        .collect();
-    match counts.len() {
+    let mut in_flight = Vec::new();
+    let mut all = Vec::new();
+    for run in counted(report) {
+        let losses = &run.analysis.losses;
+        all.push(format!(
+            "{} of {}",
+            count(losses.lost),
+            count(losses.all.total)
+        ));
+        if let Some(split) = &losses.split {
+            let c = split.in_flight;
+            let lost = c.errored.saturating_add(c.censored);
+            in_flight.push(format!("{} of {}", count(lost), count(c.total)));
+        }
+    }
+    let said = |counts: &[String]| match counts.len() {
         0 => None,
-        1 => Some(format!(
-            "Of the requests in flight at the fire, {} were lost.",
-            counts[0]
+        1 => Some(counts[0].clone()),
+        2..=MAX_RUNS_IN_A_SENTENCE => Some(format!("{} (run by run)", counts.join(", "))),
+        _ => None,
+    };
+    match (said(&in_flight), said(&all)) {
+        (Some(flight), Some(all)) => Some(format!(
+            "Of the requests in flight at the fire, {flight} were lost; of all requests of the run, {all}."
         )),
-        2..=MAX_RUNS_IN_A_SENTENCE => Some(format!(
-            "Of the requests in flight at the fire, {} were lost (run by run).",
-            counts.join(", ")
-        )),
+        (None, Some(all)) => Some(format!("Of all requests of the run, {all} were lost.")),
         _ => endpoint(report, "in_flight_loss_fraction")
             .and_then(|e| e.summary.mean)
             .map(|mean| {
@@ -230,6 +247,19 @@ fn lost(report: &CampaignReport) -> Option<String> {
                 )
             }),
     }
+}
+
+/// Why goodput can be back before the replica, where that happened in a run that counts.
+fn lead(report: &CampaignReport) -> Option<String> {
+    let mut notes = counted(report).filter_map(|r| r.analysis.goodput_lead_note.as_deref());
+    let first = notes.next()?;
+    let more = notes.count();
+    let where_ = if more == 0 {
+        String::new()
+    } else {
+        format!(" ({} runs)", more + 1)
+    };
+    Some(format!("{}{where_}.", esc(&words::sentence_case(first))))
 }
 
 /// The largest phase of a run that came back, all stretches of one name together, and its share.
@@ -308,14 +338,22 @@ fn cards(report: &CampaignReport) -> String {
     let campaign = &report.campaign;
     let mut out = String::from("<dl class=\"cards\">");
     if campaign.variant.is_some() {
-        card_of(&mut out, report, "outage_s", "Outage", secs);
-        card_of(&mut out, report, "ttr_pre_fault_s", "Goodput back", secs);
+        card_of(&mut out, report, "outage_s", "Outage", secs_at, secs_pm);
+        card_of(
+            &mut out,
+            report,
+            "ttr_pre_fault_s",
+            "Goodput back",
+            secs_at,
+            secs_pm,
+        );
         card_of(
             &mut out,
             report,
             "in_flight_loss_fraction",
             "In-flight loss",
-            percent_of,
+            |v, _| percent_of(v),
+            |v, _| percent_of(v),
         );
         match largest(report) {
             Some(Largest::Same(name, lo, hi, n)) => card(
@@ -368,13 +406,15 @@ fn card_of(
     report: &CampaignReport,
     name: &str,
     title: &str,
-    show: fn(f64) -> String,
+    show: fn(f64, Option<f64>) -> String,
+    lead_as: fn(f64, Option<f64>) -> String,
 ) {
     let Some(e) = endpoint(report, name) else {
         return card(out, title, &absent(None), "the report has no such endpoint");
     };
     let s = &e.summary;
     let n = e.contributing_n;
+    let show = |v: f64| show(v, e.uncertainty);
     if n == 0 {
         let reason = e.dropped_reason.as_deref().unwrap_or("no run measured it");
         return card(out, title, &absent(None), &esc(reason).to_string());
@@ -399,7 +439,8 @@ fn card_of(
         }
         _ => "one run".to_owned(),
     };
-    card(out, title, &lead.map_or_else(|| absent(None), show), &range);
+    let lead = lead.map_or_else(|| absent(None), |v| lead_as(v, e.uncertainty));
+    card(out, title, &lead, &range);
 }
 
 /// Whether to trust it, in plain words; the stamp; the caveats.
@@ -492,12 +533,13 @@ fn proofs(report: &CampaignReport) -> String {
             NotRecorded => "no verdict on the fault was recorded",
             NotApplicable => "no fault to prove",
         };
-        let control = if a.negative_control {
-            " (negative control: nothing was to be executed)"
+        // A control proves that nothing happened, which is what it is for.
+        let said = if a.negative_control && a.fault.proof != Happened {
+            "negative control, the fault was withheld"
         } else {
-            ""
+            said
         };
-        put!(out, "<li>Run {}{control}: {said}", a.run);
+        put!(out, "<li>Run {}: {said}", a.run);
         if let Some(statement) = &a.fault.proof_statement {
             put!(out, " — {}", esc(statement));
         }

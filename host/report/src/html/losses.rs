@@ -2,16 +2,83 @@
 
 use std::collections::BTreeMap;
 
-use blackstart_analyze::{FlightPhases, InFlight, InFlightCounts, OutageOutcomes};
+use blackstart_analyze::{FlightPhases, InFlight, InFlightCounts, LossSplit, OutageOutcomes};
 
 use crate::json::CampaignReport;
 
-use super::markup::{absent, esc, figure, put};
+use super::markup::{absent, esc, figure, list, put};
 use super::num::{count, percent_of, seconds, secs};
 use super::table::{Table, number, text};
 use super::words;
 
-/// Both accountings of every drawn run.
+/// Every request in one group, so that the losses add up.
+fn totals(report: &CampaignReport) -> String {
+    let mut table = Table::new(
+        "Every request of a run, by when it met the fault; lost = errored + censored, and the groups add up",
+        &[
+            text("run"),
+            text("requests"),
+            number("all"),
+            number("completed"),
+            number("errored"),
+            number("censored"),
+            number("lost"),
+        ],
+    );
+    let mut why = Vec::new();
+    for run in report.campaign.per_run.iter().take(super::MAX_RUNS_DRAWN) {
+        let a = &run.analysis;
+        let l = &a.losses;
+        let mut row = |class: &str, what: &str, c: &InFlightCounts| {
+            table.classed_row(
+                class,
+                &[
+                    format!("run\u{a0}{}", a.run),
+                    what.to_owned(),
+                    count(c.total),
+                    count(c.completed),
+                    count(c.errored),
+                    count(c.censored),
+                    count(c.errored.saturating_add(c.censored)),
+                ],
+            );
+        };
+        row("", "all", &l.all);
+        for (what, c) in l.split.iter().flat_map(LossSplit::groups) {
+            row("sub", what, &c);
+        }
+        for (n, said) in [
+            (
+                l.never_sent,
+                "were never sent, since the run was cut off before their time",
+            ),
+            (l.unrecorded, "have no record"),
+        ] {
+            if n > 0 {
+                why.push(format!(
+                    "Run {}: {} more of {} planned requests {said}.",
+                    a.run,
+                    count(n),
+                    count(l.planned)
+                ));
+            }
+        }
+        if let Some(note) = &l.note {
+            why.push(format!("Run {}: {note}.", a.run));
+        }
+    }
+    let mut out = if table.is_empty() {
+        String::new()
+    } else {
+        table.finish()
+    };
+    if !why.is_empty() {
+        out.push_str(&list(&why));
+    }
+    out
+}
+
+/// All accountings of every drawn run.
 pub(super) fn losses(report: &CampaignReport) -> String {
     let runs = || report.campaign.per_run.iter().take(super::MAX_RUNS_DRAWN);
     let mut flight = Table::new(
@@ -87,7 +154,7 @@ pub(super) fn losses(report: &CampaignReport) -> String {
             ),
         }
     }
-    let mut out = String::new();
+    let mut out = totals(report);
     for table in [flight, progress, outage] {
         if !table.is_empty() {
             out.push_str(&table.finish());

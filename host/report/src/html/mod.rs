@@ -18,6 +18,7 @@ mod recovery;
 mod replicas;
 mod run_chart;
 mod run_drawing;
+mod run_marks;
 mod stats;
 mod svg;
 mod table;

@@ -1,5 +1,7 @@
 //! Numbers for people. A number that is not finite shows as a dash.
 
+use blackstart_analyze::precision;
+
 /// Above this a fixed notation has more digits than anyone reads.
 const FIXED_LIMIT: f64 = 1e12;
 
@@ -59,9 +61,46 @@ pub(super) fn secs(value: f64) -> String {
     }
 }
 
-/// A range of durations in seconds, with the unit once where both ends share it.
-pub(super) fn secs_range(lo: f64, hi: f64) -> String {
-    let (lo, hi) = (secs(lo), secs(hi));
+/// A duration in seconds with no more digits than its uncertainty leaves.
+pub(super) fn secs_at(value: f64, uncertainty: Option<f64>) -> String {
+    match uncertainty.filter(|u| precision::rounded_up(*u).is_some()) {
+        Some(u) => format!("{}\u{a0}s", fixed(value, precision::decimals(Some(u)))),
+        None => secs(value),
+    }
+}
+
+/// A duration in seconds with its uncertainty: "12.37 ± 0.13 s". An uncertainty under a millisecond is
+/// below what anyone reads here; it stands in the table of segments.
+pub(super) fn secs_pm(value: f64, uncertainty: Option<f64>) -> String {
+    match uncertainty.and_then(precision::rounded_up) {
+        Some(u) => format!(
+            "{}\u{a0}±\u{a0}{u}\u{a0}s",
+            fixed(value, precision::decimals(uncertainty))
+        ),
+        None => secs(value),
+    }
+}
+
+/// "±0.2 s", where an uncertainty is large enough to be shown.
+pub(super) fn plus_minus(uncertainty: Option<f64>) -> Option<String> {
+    Some(format!(
+        "±{}\u{a0}s",
+        uncertainty.and_then(precision::rounded_up)?
+    ))
+}
+
+/// Seconds in a table column, with no more digits than the uncertainty leaves, and named where it
+/// shows: "12.37 ±0.13".
+pub(super) fn secs_column(value: f64, uncertainty: Option<f64>) -> String {
+    let number = fixed(value, precision::decimals(uncertainty));
+    match uncertainty.and_then(precision::rounded_up) {
+        Some(u) => format!("{number}\u{a0}<small>±{u}</small>"),
+        None => number,
+    }
+}
+
+/// A range of durations, with the unit once where both ends share it.
+pub(super) fn range(lo: &str, hi: &str) -> String {
     match (lo.split_once('\u{a0}'), hi.split_once('\u{a0}')) {
         (Some((a, unit)), Some((_, other))) if unit == other => format!("{a}–{hi}"),
         _ => format!("{lo} – {hi}"),
@@ -134,8 +173,16 @@ mod tests {
         assert_eq!(secs(0.000_020), "20\u{a0}µs");
         assert_eq!(secs(412.04), "412.0\u{a0}s");
         assert_eq!(secs(f64::NAN), "–");
-        assert_eq!(secs_range(6.18, 6.25), "6.18–6.25\u{a0}s");
-        assert_eq!(secs_range(0.9, 1.25), "900\u{a0}ms – 1.25\u{a0}s");
+        assert_eq!(range(&secs(6.18), &secs(6.25)), "6.18–6.25\u{a0}s");
+        assert_eq!(range(&secs(0.9), &secs(1.25)), "900\u{a0}ms – 1.25\u{a0}s");
+        assert_eq!(secs_at(6.2149, Some(0.17)), "6.2\u{a0}s");
+        assert_eq!(secs_at(6.2149, Some(0.000_02)), "6.21\u{a0}s");
+        assert_eq!(secs_pm(6.2149, Some(0.17)), "6.2\u{a0}±\u{a0}0.2\u{a0}s");
+        assert_eq!(secs_pm(6.2149, None), "6.21\u{a0}s");
+        assert_eq!(plus_minus(Some(1.000_02)).as_deref(), Some("±1\u{a0}s"));
+        assert_eq!(plus_minus(Some(0.000_02)), None);
+        assert_eq!(secs_column(5.0, Some(1.0)), "5\u{a0}<small>±1</small>");
+        assert_eq!(secs_column(0.5, None), "0.500");
         assert_eq!(fixed(-0.0001, 2), "0.00");
         assert_eq!(fixed(-1234567.5, 1), "−1\u{202f}234\u{202f}567.5");
         assert_eq!(fixed(1e300, 2), "1.000e300");

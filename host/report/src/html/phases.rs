@@ -1,11 +1,11 @@
 //! Where the time went: the timeline from fire to goodput as a Gantt chart, and the method's segments.
 
-use blackstart_analyze::{Partition, RunAnalysis, Segment, SegmentSource};
+use blackstart_analyze::{Partition, RunAnalysis, Segment, SegmentSource, precision};
 
 use crate::json::{CampaignReport, RunPart};
 
 use super::markup::{absent, esc, fold, list, put};
-use super::num::{fixed, percent, seconds, secs};
+use super::num::{fixed, percent, seconds, secs, secs_column, secs_pm};
 use super::table::{Table, number, text};
 use super::words;
 
@@ -52,7 +52,7 @@ fn gantt(run: &RunAnalysis) -> String {
     let mut out = format!(
         "<p>From the fire to <strong>{}</strong>: {}. Explained by no boundary: {} ({}).</p>",
         esc(words::boundary(&partition.end)),
-        secs(partition.total_s),
+        secs_pm(partition.total_s, Some(partition.total_uncertainty_s)),
         secs(partition.unexplained_s),
         percent(partition.unexplained_percent)
     );
@@ -107,7 +107,7 @@ fn bars(partition: &Partition) -> String {
             name,
             bar(class, from, to, total),
             fixed(from, DECIMALS),
-            fixed(phase.duration_s, DECIMALS),
+            secs_column(phase.duration_s, Some(phase.uncertainty_s)),
             percent(phase.share_percent),
         ]);
     }
@@ -162,7 +162,7 @@ fn segments(run: &RunPart, open: bool) -> String {
             number("start (s)"),
             number("end (s)"),
             number("length (s)"),
-            number("± (s)"),
+            number("±"),
             text("remark"),
         ],
     );
@@ -220,9 +220,10 @@ fn row(table: &mut Table, s: &Segment, zero: Option<f64>) {
             source(s.source).to_owned(),
             time(s.start_ns),
             time(s.end_ns),
-            s.duration_s
-                .map_or_else(String::new, |v| fixed(v, DECIMALS)),
-            s.uncertainty_s.map_or_else(String::new, |v| fixed(v, 6)),
+            s.duration_s.map_or_else(String::new, |v| {
+                fixed(v, precision::decimals(s.uncertainty_s))
+            }),
+            s.uncertainty_s.map_or_else(String::new, secs),
             remark,
         ],
     );

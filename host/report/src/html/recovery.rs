@@ -1,11 +1,11 @@
 //! Recovery under other rules: the sensitivity grid, components, both baselines.
 
-use blackstart_analyze::{Detection, RecoveryStatus, RunAnalysis, SensitivityCell};
+use blackstart_analyze::{Detection, RecoveryStatus, RunAnalysis, SensitivityCell, precision};
 
 use crate::json::CampaignReport;
 
 use super::markup::{absent, dense, esc, fold, put};
-use super::num::{count, fixed, percent_of};
+use super::num::{count, fixed, percent_of, secs_column};
 use super::table::{Table, number, text};
 use super::words;
 
@@ -23,7 +23,11 @@ pub(super) fn recovery(report: &CampaignReport) -> String {
         .enumerate()
     {
         let a = &run.analysis;
-        let body = format!("{}{}", detections(a), grid(&a.recovery.sensitivity));
+        let body = format!(
+            "{}{}",
+            detections(a),
+            grid(&a.recovery.sensitivity, a.recovery.resolution_s)
+        );
         out.push_str(&fold(
             &format!("Recovery of run {}{}", a.run, super::badges(run)),
             i == 0,
@@ -59,7 +63,7 @@ fn detections(a: &RunAnalysis) -> String {
             what,
             status(d.status),
             dense(d.baseline, percent_of),
-            dense(d.ttr_s, |v| fixed(v, 3)),
+            dense(d.ttr_s, |v| secs_column(v, Some(r.resolution_s))),
             count(u64::from(d.dips)),
             count(u64::from(d.redegradations)),
             remark,
@@ -98,7 +102,7 @@ fn detections(a: &RunAnalysis) -> String {
         ),
         (None, Some(v)) => put!(
             out,
-            "<p>Goodput deficit: at least {} seconds of full service, up to the end of the fault window.</p>",
+            "<p>Goodput deficit: at least {} seconds of full service, up to the end of the watch.</p>",
             fixed(v, 2)
         ),
         (None, None) => put!(
@@ -120,7 +124,7 @@ fn status(status: RecoveryStatus) -> String {
 }
 
 /// Time to recovery for other thresholds, windows and holds, shaded by length.
-fn grid(cells: &[SensitivityCell]) -> String {
+fn grid(cells: &[SensitivityCell], resolution_s: f64) -> String {
     let cells = &cells[..cells.len().min(MAX_CELLS)];
     if cells.is_empty() {
         return String::new();
@@ -154,7 +158,7 @@ fn grid(cells: &[SensitivityCell]) -> String {
             let cell = cells.iter().find(|c| {
                 (c.entry_percent, c.window_buckets, c.hold_buckets) == (entry, window, *hold)
             });
-            out.push_str(&grid_cell(cell, hi));
+            out.push_str(&grid_cell(cell, hi, resolution_s));
         }
         out.push_str("</tr>");
     }
@@ -165,7 +169,7 @@ fn grid(cells: &[SensitivityCell]) -> String {
 /// Shades of the grid, from zero to the longest time.
 const SHADES: f64 = 4.0;
 
-fn grid_cell(cell: Option<&SensitivityCell>, hi: f64) -> String {
+fn grid_cell(cell: Option<&SensitivityCell>, hi: f64, resolution_s: f64) -> String {
     let Some(cell) = cell else {
         return "<td class=\"n\"></td>".to_owned();
     };
@@ -187,6 +191,6 @@ fn grid_cell(cell: Option<&SensitivityCell>, hi: f64) -> String {
     }
     format!(
         "<td class=\"n heat{shade:.0}\">{}{title}</td>",
-        fixed(ttr, 2)
+        fixed(ttr, precision::decimals(Some(resolution_s)))
     )
 }

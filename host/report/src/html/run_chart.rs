@@ -7,8 +7,10 @@ use blackstart_analyze::{RunAnalysis, Second};
 use crate::json::{CampaignReport, RunPart};
 
 use super::markup::{esc, put};
-use super::num::{seconds, secs};
+use super::num::{count, seconds, secs, secs_pm};
 use super::run_drawing::{self, Column};
+use super::run_marks;
+use super::words;
 
 /// Columns of all charts of the page together: bounds its size.
 const MAX_COLUMNS_PAGE: usize = 6_000;
@@ -104,11 +106,19 @@ fn summary(a: &RunAnalysis) -> String {
         return "No fault in this run.".to_owned();
     }
     if !a.fire.fired {
+        if a.negative_control && !a.fire.unobserved {
+            return "Negative control: the fault was withheld.".to_owned();
+        }
         let why = a.fire.note.as_deref().unwrap_or("no effect was started");
-        return format!("Not fired: {}.", esc(why));
+        let state = if a.fire.unobserved {
+            "Fire not observed"
+        } else {
+            "Not fired"
+        };
+        return format!("{state}: {}.", esc(why));
     }
     let outage = match (a.outage_s, a.outage_censored_at_s) {
-        (Some(s), _) => format!("Outage {}", secs(s)),
+        (Some(s), _) => format!("Outage {}", secs_pm(s, a.outage_uncertainty_s)),
         (None, Some(s)) => format!("Replica not ready again within {}", secs(s)),
         (None, None) => format!(
             "Outage not measured ({})",
@@ -116,7 +126,16 @@ fn summary(a: &RunAnalysis) -> String {
         ),
     };
     let goodput = match (a.ttr_pre_fault_s, a.ttr_censored_at_s) {
-        (Some(s), _) => format!("goodput back after {}", secs(s)),
+        (Some(s), _) => format!(
+            "goodput back after {}{}",
+            secs_pm(s, a.ttr_pre_fault_uncertainty_s),
+            // The chart counts from the fire; the figure from the anchor, which a late fire leaves.
+            if run_marks::is_far(&a.fire) && a.fire.anchor_ns == a.fire.planned_ns {
+                " from the planned fire"
+            } else {
+                ""
+            }
+        ),
         (None, Some(s)) => format!("goodput not back within {}", secs(s)),
         (None, None) => format!(
             "time to recovery not measured ({})",
@@ -126,7 +145,17 @@ fn summary(a: &RunAnalysis) -> String {
                 .unwrap_or("no reason recorded"))
         ),
     };
-    format!("{outage}; {goodput}.")
+    let lead = a
+        .goodput_lead_note
+        .as_deref()
+        .map_or_else(String::new, |n| {
+            format!(" {}.", esc(&words::sentence_case(n)))
+        });
+    format!(
+        "{outage}; {goodput}. Lost: {} of {} requests.{lead}",
+        count(a.losses.lost),
+        count(a.losses.all.total)
+    )
 }
 
 /// The seconds around the fault, where they are a small part of a long run.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use blackstart_analyze::{RecoveryStatus, RunAnalysis};
 
 use super::markup::put;
-use super::num::{fixed, ms, seconds, secs};
+use super::num::{fixed, ms, seconds};
+use super::run_marks::{Mark, marks};
 use super::svg::{Anchor, Scale, Svg, at, nice_top, tick_label, ticks};
-use super::words;
 
 /// From this ratio on the TTFT axis is logarithmic.
 const LOG_RATIO: f64 = 20.0;
@@ -98,11 +98,12 @@ pub(super) fn drawings(
         .concat()
 }
 
-/// A line across the chart, with its label.
-struct Mark {
-    at_s: f64,
-    class: &'static str,
-    label: String,
+/// Height of one row of marks' labels.
+const MARK_ROW: f64 = 16.0;
+
+/// Room for the labels of marks, each in a row of its own: three fit into the layout's.
+fn marks_height(layout: &Layout, marks: &[Mark]) -> f64 {
+    layout.marks + MARK_ROW * marks.len().saturating_sub(3) as f64
 }
 
 struct Drawing<'a> {
@@ -111,6 +112,7 @@ struct Drawing<'a> {
     columns: &'a [Column],
     phases_s: &'a BTreeMap<String, f64>,
     slo_ms: Option<f64>,
+    marks: Vec<Mark>,
     svg: Svg,
     x: Scale,
     /// Run time that the axis calls 0.
@@ -130,7 +132,11 @@ impl<'a> Drawing<'a> {
     ) -> Self {
         let from_s = columns.first().map_or(0.0, |c| c.from_s);
         let to_s = columns.last().map_or(1.0, |c| c.to_s);
-        let height = layout.marks + layout.counts + 26.0 + layout.ttft + 54.0;
+        let marks: Vec<Mark> = marks(run, phases_s)
+            .into_iter()
+            .filter(|m| (from_s..=to_s).contains(&m.at_s))
+            .collect();
+        let height = marks_height(layout, &marks) + layout.counts + 26.0 + layout.ttft + 54.0;
         let label = format!(
             "Run {}: requests per second by outcome and median time to first token, second by second{which}",
             run.run
@@ -141,6 +147,7 @@ impl<'a> Drawing<'a> {
             columns,
             phases_s,
             slo_ms,
+            marks,
             svg: Svg::new(layout.width, height, layout.class, &label),
             x: Scale::linear(from_s, to_s, layout.left, layout.width - layout.right),
             zero_s: run.fire.actual_ns.map_or(0.0, seconds),
@@ -150,11 +157,11 @@ impl<'a> Drawing<'a> {
     }
 
     fn counts_top(&self) -> f64 {
-        self.layout.marks
+        marks_height(self.layout, &self.marks)
     }
 
     fn counts_bottom(&self) -> f64 {
-        self.layout.marks + self.layout.counts
+        self.counts_top() + self.layout.counts
     }
 
     fn ttft_top(&self) -> f64 {
@@ -170,10 +177,10 @@ impl<'a> Drawing<'a> {
         self.counts();
         self.ttft();
         self.axis();
-        self.marks();
         if self.layout.hits {
             self.hits();
         }
+        self.marks();
         self.svg.finish()
     }
 
@@ -190,18 +197,14 @@ impl<'a> Drawing<'a> {
         let end_s = match (pre.entry_ns, pre.status) {
             (Some(entry), _) => seconds(entry),
             (None, RecoveryStatus::NotRecovered | RecoveryStatus::Unconfirmed) => {
-                self.fault_window_end_s().unwrap_or(self.to_s)
+                seconds(self.run.recovery.watched_until_ns)
             }
             _ => return,
         };
+        let end_s = end_s.min(self.to_s);
         let (from, to) = (self.x.map(seconds(fire_ns)), self.x.map(end_s));
         let (top, bottom) = (self.counts_top(), self.ttft_bottom());
         self.svg.rect("band", from, top, to - from, bottom - top);
-    }
-
-    fn fault_window_end_s(&self) -> Option<f64> {
-        let part = |key: &str| self.phases_s.get(key).copied();
-        Some(part("warmup")? + part("baseline")? + part("fault_window")?)
     }
 
     fn counts(&mut self) {
@@ -315,7 +318,7 @@ impl<'a> Drawing<'a> {
         let mut path = String::new();
         let mut drawing = false;
         for c in self.columns {
-            let Some(value) = c.ttft_ms else {
+            let Some(value) = c.ttft_ms.filter(|v| *v > 0.0) else {
                 drawing = false;
                 continue;
             };
@@ -384,7 +387,9 @@ impl<'a> Drawing<'a> {
             let Some(length) = self.phases_s.get(key) else {
                 return;
             };
-            let (x1, x2) = (self.x.map(from_s), self.x.map(from_s + length));
+            // A close-up, and a run that was cut off, show a part of them.
+            let inside = |v: f64| self.x.map(v.clamp(self.from_s, self.to_s));
+            let (x1, x2) = (inside(from_s), inside(from_s + length));
             self.svg.rect("phase", x1 + 0.5, top, x2 - x1 - 1.0, 14.0);
             // About 6 units for each letter at this size.
             if x2 - x1 > name.len() as f64 * 6.0 + 6.0 {
@@ -401,61 +406,12 @@ impl<'a> Drawing<'a> {
     }
 
     fn marks(&mut self) {
-        let mut marks = Vec::new();
-        let fire = &self.run.fire;
-        if let Some(fire_ns) = fire.actual_ns {
-            marks.push(Mark {
-                at_s: seconds(fire_ns),
-                class: "fire",
-                label: "fire".to_owned(),
-            });
-        } else if fire.planned {
-            marks.push(Mark {
-                at_s: seconds(fire.planned_ns),
-                class: "planned",
-                label: "planned fire, not executed".to_owned(),
-            });
-        }
-        let ready = self
-            .run
-            .decomposition
-            .segments
-            .iter()
-            .find(|s| s.name == "replica_ready");
-        if let Some((end_ns, length)) = ready.and_then(|s| s.end_ns.zip(s.duration_s)) {
-            marks.push(Mark {
-                at_s: seconds(end_ns),
-                class: "ready",
-                label: format!("replica ready +{}", secs(length)),
-            });
-        }
-        let pre = &self.run.recovery.pre_fault;
-        if let (Some(entry_ns), Some(ttr)) = (pre.entry_ns, pre.ttr_s)
-            && fire.fired
-        {
-            marks.push(Mark {
-                at_s: seconds(entry_ns),
-                class: "recovered",
-                label: format!("goodput back +{}", secs(ttr)),
-            });
-        } else if fire.fired
-            && matches!(
-                pre.status,
-                RecoveryStatus::NotRecovered | RecoveryStatus::Unconfirmed
-            )
-            && let Some(end_s) = self.fault_window_end_s()
-        {
-            marks.push(Mark {
-                at_s: end_s,
-                class: "unrecovered",
-                label: format!("goodput {}", words::recovery(pre.status)),
-            });
-        }
-        let (top, bottom) = (self.counts_top(), self.ttft_bottom());
+        let (first_label_y, bottom) = (12.0, self.ttft_bottom());
+        let marks = std::mem::take(&mut self.marks);
         for (row, mark) in marks.iter().enumerate() {
             let x = self.x.map(mark.at_s);
             // A row for each label, so that close marks never overlap.
-            let label_y = top - 38.0 + 16.0 * row as f64;
+            let label_y = first_label_y + MARK_ROW * row as f64;
             self.svg.line(
                 &format!("mark {}", mark.class),
                 (x, label_y - 9.0),

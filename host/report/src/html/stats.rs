@@ -1,11 +1,11 @@
 //! Per-run figures side by side, and the few statistics that a small sample carries.
 
-use blackstart_analyze::{Endpoint, EndpointKind};
+use blackstart_analyze::{Endpoint, EndpointKind, precision};
 
 use crate::json::CampaignReport;
 
 use super::markup::{absent, dense, esc, fold, list, put};
-use super::num::{count, fixed, in_unit, percent_of};
+use super::num::{count, fixed, in_unit, percent_of, secs_column};
 use super::svg::Scale;
 use super::table::{Table, number, text};
 use super::words;
@@ -42,11 +42,12 @@ pub(super) fn stats(report: &CampaignReport) -> String {
 /// A figure of a run, or why there is none.
 fn per_run(report: &CampaignReport) -> String {
     let mut table = Table::new(
-        "Every run: its own figures, verbatim",
+        "Every run: its own figures, with no more digits than their uncertainty leaves",
         &[
             text("run"),
             text("counts"),
             number("requests"),
+            number("lost"),
             number("outage (s)"),
             number("process start (s)"),
             number("goodput back (s)"),
@@ -61,10 +62,12 @@ fn per_run(report: &CampaignReport) -> String {
     let mut why = Vec::new();
     for run in report.campaign.per_run.iter().take(super::MAX_RUNS_DRAWN) {
         let a = &run.analysis;
-        let at_least = |value: Option<f64>, bound: Option<f64>| match (value, bound) {
-            (None, Some(bound)) => format!("≥ {}", s(bound)),
-            (value, _) => dense(value, s),
-        };
+        let at_least =
+            |value: Option<f64>, uncertainty: Option<f64>, bound: Option<f64>| match (value, bound)
+            {
+                (None, Some(bound)) => format!("≥ {}", s(bound)),
+                (value, _) => dense(value, |v| secs_column(v, uncertainty)),
+            };
         for (name, missing, note) in [
             ("outage", a.outage_s.is_none(), &a.outage_note),
             (
@@ -99,10 +102,21 @@ fn per_run(report: &CampaignReport) -> String {
                 (false, false) => "<span class=\"bad\">✗</span> no".to_owned(),
             },
             count(a.requests_recorded),
-            at_least(a.outage_s, a.outage_censored_at_s),
-            at_least(a.container_start_s, a.container_start_censored_at_s),
-            at_least(a.ttr_pre_fault_s, a.ttr_censored_at_s),
-            dense(a.ttr_equilibrium_s, s),
+            count(a.losses.lost),
+            at_least(a.outage_s, a.outage_uncertainty_s, a.outage_censored_at_s),
+            at_least(
+                a.container_start_s,
+                a.container_start_uncertainty_s,
+                a.container_start_censored_at_s,
+            ),
+            at_least(
+                a.ttr_pre_fault_s,
+                a.ttr_pre_fault_uncertainty_s,
+                a.ttr_censored_at_s,
+            ),
+            dense(a.ttr_equilibrium_s, |v| {
+                secs_column(v, a.ttr_equilibrium_uncertainty_s)
+            }),
             dense(a.in_flight_loss_fraction, percent_of),
             dense(a.integrated_goodput_deficit, s),
             dense(a.fault_window_e2e_p95_ms, |v| fixed(v, 0)),
@@ -138,7 +152,10 @@ fn summaries(caption: &str, endpoints: &[Endpoint]) -> String {
     .class("stats");
     for e in endpoints.iter().take(MAX_ROWS) {
         let s = &e.summary;
-        let show = |v: f64| in_unit_plain(v, &e.unit);
+        let show = |v: f64| match e.uncertainty {
+            Some(_) => fixed(v, precision::decimals(e.uncertainty)),
+            None => in_unit_plain(v, &e.unit),
+        };
         let interval = match (s.t_interval_lo, s.t_interval_hi) {
             (Some(lo), Some(hi)) => format!("{} to {}", show(lo), show(hi)),
             _ => "<span class=\"absent\" title=\"this sample carries none\">–</span>".to_owned(),

@@ -3,7 +3,7 @@
 use blackstart_analyze::{RecoveryStatus, WindowName};
 
 /// Phases and segments: stable name, words, what happens in it.
-const PHASES: [(&str, &str, &str); 34] = [
+const PHASES: [(&str, &str, &str); 38] = [
     (
         "process_end",
         "end of the process",
@@ -35,14 +35,24 @@ const PHASES: [(&str, &str, &str); 34] = [
         "until the workers began to load the model",
     ),
     (
+        "weight_fetch",
+        "weight fetching",
+        "from the start of the load until the weights were fetched",
+    ),
+    (
+        "weight_read",
+        "weight loading",
+        "reading the model's weights into memory, once they are there",
+    ),
+    (
         "weight_download",
         "weight download",
-        "fetching the model's weights",
+        "the seconds of the download, as the log's line names them",
     ),
     (
         "weight_load",
-        "weight loading",
-        "reading the model's weights into memory",
+        "weight load in full",
+        "from the start of the load to weights in memory, with any download",
     ),
     (
         "model_finalize",
@@ -59,10 +69,11 @@ const PHASES: [(&str, &str, &str); 34] = [
         "KV-cache sizing",
         "profiling memory and allocating the KV cache",
     ),
+    ("graph_capture", "graph capture", "capturing device graphs"),
     (
         "profile_kv_capture",
-        "graph capture",
-        "capturing device graphs, with the profiling before it",
+        "profiling to graph capture",
+        "from the compiled model to captured graphs: KV-cache sizing and graph capture together",
     ),
     (
         "engine_warmup",
@@ -165,6 +176,11 @@ const PHASES: [(&str, &str, &str); 34] = [
         "timeout",
         "end of the fault window",
         "the run stopped watching",
+    ),
+    (
+        "cut_off",
+        "the cut",
+        "the run was interrupted, and watched no longer",
     ),
 ];
 

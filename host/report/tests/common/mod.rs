@@ -29,6 +29,10 @@ pub enum Story {
     Control,
     /// Killed, and cut off by the operator soon after.
     Interrupted,
+    /// Killed, but 2.6 s after the planned instant: invalid.
+    FiredLate,
+    /// No event later than 12 s was recorded: the disk was full.
+    RecordEnds,
     /// No fault in the plan.
     NoFault,
 }
@@ -154,13 +158,22 @@ pub fn plan(scale: Scale, stories: &[Story]) -> Plan {
             accelerators: Accelerators::None,
         },
         fault: (!stories.contains(&Story::NoFault)).then_some(fault),
-        gates: ["G1", "G2", "G6", "G7"]
-            .map(|id| GatePlan {
-                plugin: format!("gate-{id}"),
-                id: id.into(),
-                config: serde_json::Value::Null,
-            })
-            .into(),
+        gates: [
+            ("G1", "share"),
+            ("G2", "client"),
+            ("G6", "baseline"),
+            ("G7", "queue"),
+        ]
+        .map(|(id, title)| GatePlan {
+            plugin: format!("gate-{title}"),
+            id: id.into(),
+            config: if id == "G7" {
+                serde_json::json!({"max_mean_waiting": 4.0})
+            } else {
+                serde_json::Value::Null
+            },
+        })
+        .into(),
         matcher: MatcherPlan {
             plugin: Some("match-vllm".into()),
             config: serde_json::Value::Null,
@@ -200,6 +213,14 @@ pub fn plan(scale: Scale, stories: &[Story]) -> Plan {
     }
 }
 
+fn measure(name: &str, value: f64, unit: &str) -> Measure {
+    Measure {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+    }
+}
+
 fn findings(story: Story) -> Vec<Finding> {
     let finding = |id: &str, title: &str, severity, verdict, detail: &str| Finding {
         id: id.into(),
@@ -209,10 +230,10 @@ fn findings(story: Story) -> Vec<Finding> {
         label: (severity == GateSeverity::StripsLabel).then(|| "process-loss".into()),
         verdict,
         detail: detail.into(),
-        measures: vec![Measure {
-            name: "skew_us_p99".into(),
-            value: 61.0,
-            unit: "us".into(),
+        measures: vec![match title {
+            "baseline" => measure("goodput.baseline", 1.0, "1"),
+            "queue" => measure("waiting.mean.vllm-0", 0.02, "1"),
+            _ => measure("client.skew_us_p99", 61.0, "us"),
         }],
     };
     use GateSeverity::*;

@@ -123,7 +123,12 @@ fn unanswered(r: &mut RequestRecord) {
 /// One run; its story decides what the fault does.
 pub fn records(plan: &Plan, story: Story, seed: u64) -> RunRecords {
     let mut dice = Dice::new(seed);
-    let fire_ns = plan.phases.fire_at_ns() + 180_000;
+    let late_ns = if story == Story::FiredLate {
+        2_600 * MS
+    } else {
+        180_000
+    };
+    let fire_ns = plan.phases.fire_at_ns() + late_ns;
     let end_ns = plan.phases.load_end_ns();
     let killed = !matches!(story, Story::Control | Story::NoFault);
     let stretch = 0.98 + dice.unit() * 0.05;
@@ -270,7 +275,8 @@ fn events(
     ));
     let killed = !matches!(story, Story::Control | Story::NoFault);
     if killed {
-        kill_events(all, story, fire_ns, after);
+        let planned_ns = plan.phases.fire_at_ns();
+        kill_events(all, story, planned_ns, fire_ns, after);
     }
     if story == Story::Control {
         all.push(event(
@@ -363,9 +369,18 @@ fn events(
         ));
     }
     records.events.sort_by_key(|e| e.at_ns);
+    if story == Story::RecordEnds {
+        records.events.retain(|e| e.at_ns <= 12 * S);
+    }
 }
 
-fn kill_events(all: &mut Vec<Event>, story: Story, fire_ns: i64, after: &impl Fn(i64) -> i64) {
+fn kill_events(
+    all: &mut Vec<Event>,
+    story: Story,
+    planned_ns: i64,
+    fire_ns: i64,
+    after: &impl Fn(i64) -> i64,
+) {
     all.push(event(
         fire_ns,
         EventKind::Effect(EffectStep {
@@ -373,7 +388,7 @@ fn kill_events(all: &mut Vec<Event>, story: Story, fire_ns: i64, after: &impl Fn
             step: "started".into(),
             action: "signal KILL to process api of vllm-0".into(),
             replica: Some("vllm-0".into()),
-            planned_ns: fire_ns - 180_000,
+            planned_ns,
             before_ns: Some(fire_ns - 9_000),
             after_ns: Some(fire_ns + 9_000),
             detail: Some("pid 4100".into()),

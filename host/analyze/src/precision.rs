@@ -1,0 +1,93 @@
+//! How many digits a figure carries: no more than its uncertainty leaves.
+
+/// Most decimals that a figure in seconds is shown with.
+pub const MAX_DECIMALS: usize = 3;
+
+/// Share of the last digit by which an uncertainty may be rounded down, so that 1.000 02 s is ±1 s
+/// and not ±2 s.
+const SLACK: f64 = 0.05;
+
+/// Most by which an uncertainty may grow when it is rounded up to one digit; beyond it two are kept.
+const MOST_GROWTH: f64 = 1.25;
+
+/// Decimals that a figure known to ±`uncertainty` is shown with: the place of the uncertainty's
+/// first digit, or of its second where one digit would blow it up by more than a quarter; at most
+/// [`MAX_DECIMALS`]. Without an uncertainty all of them.
+///
+/// Worked example: ±1.000 02 → 0, ±1.08 → 1, ±0.13 → 2, ±0.17 → 1, ±0.000 02 → 3.
+pub fn decimals(uncertainty: Option<f64>) -> usize {
+    let Some(u) = uncertainty.filter(|u| u.is_finite() && *u > 0.0) else {
+        return MAX_DECIMALS;
+    };
+    let first = (0..MAX_DECIMALS)
+        .find(|d| u * scale(*d) >= 1.0 - SLACK)
+        .unwrap_or(MAX_DECIMALS);
+    if up(u, first) > u * MOST_GROWTH {
+        (first + 1).min(MAX_DECIMALS)
+    } else {
+        first
+    }
+}
+
+fn scale(decimals: usize) -> f64 {
+    10_f64.powi(decimals as i32)
+}
+
+/// Rounded up to so many decimals, but for the slack.
+fn up(value: f64, decimals: usize) -> f64 {
+    (value * scale(decimals) - SLACK).ceil() / scale(decimals)
+}
+
+/// An uncertainty with its [`decimals`], rounded up. `None` where it is too small to show at that
+/// place, and where it is not finite.
+///
+/// Worked example: 0.13 → "0.13", 1.000 02 → "1", 0.000 02 → `None`.
+pub fn rounded_up(uncertainty: f64) -> Option<String> {
+    if !uncertainty.is_finite() || uncertainty <= 0.0 {
+        return None;
+    }
+    let decimals = decimals(Some(uncertainty));
+    (uncertainty * scale(decimals) >= 1.0 - SLACK)
+        .then(|| format!("{:.decimals$}", up(uncertainty, decimals)))
+}
+
+/// A figure in seconds with its uncertainty: "12.37 ± 0.13 s"; "12.370 s" where the uncertainty is
+/// below the last digit shown, or not known.
+pub fn seconds_text(value: f64, uncertainty: Option<f64>) -> String {
+    let decimals = decimals(uncertainty);
+    match uncertainty.and_then(rounded_up) {
+        Some(u) => format!("{value:.decimals$} ± {u} s"),
+        None => format!("{value:.decimals$} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worked_examples() {
+        for (u, places, shown) in [
+            (25.0, 0, Some("25")),
+            (1.000_02, 0, Some("1")),
+            (1.08, 1, Some("1.1")),
+            (1.7, 0, Some("2")),
+            (0.999, 0, Some("1")),
+            (0.152, 2, Some("0.16")),
+            (0.13, 2, Some("0.13")),
+            (0.17, 1, Some("0.2")),
+            (0.03, 2, Some("0.03")),
+            (0.001, 3, Some("0.001")),
+            (0.000_02, 3, None),
+        ] {
+            assert_eq!(decimals(Some(u)), places, "{u}");
+            assert_eq!(rounded_up(u).as_deref(), shown, "{u}");
+        }
+        assert_eq!(decimals(None), 3);
+        assert_eq!(rounded_up(f64::NAN), None);
+        assert_eq!(seconds_text(12.37, Some(0.130_02)), "12.37 ± 0.13 s");
+        assert_eq!(seconds_text(13.0, Some(1.000_02)), "13 ± 1 s");
+        assert_eq!(seconds_text(0.5, Some(0.000_02)), "0.500 s");
+        assert_eq!(seconds_text(0.5, None), "0.500 s");
+    }
+}
