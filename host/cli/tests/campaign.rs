@@ -63,9 +63,10 @@ fn a_campaign_leaves_results_that_prove_themselves() {
     negative_control(&results);
     for said in [
         // A control is no fault that could not be proven.
-        "fault    withheld (negative control): ",
+        "fault    withheld (negative control): no effect was executed",
         // Each figure of a gate beside its limit, and a figure beside its uncertainty.
-        " ≤ 5000 µs",
+        "client.undispatched 0 ≤ 0",
+        "(loosened: the method's limit is 5000 µs)",
         " ± 1 s",
         " in flight at the fire, ",
     ] {

@@ -256,7 +256,12 @@ fn or_note(value: Option<String>, note: &Option<String>) -> String {
 
 /// What the fault did: proof, outage, goodput, losses, phases.
 fn fault(reporter: &Reporter, a: &RunAnalysis) {
-    let said = a.fault.proof_statement.as_deref().unwrap_or("no statement");
+    // Of what was withheld a plugin can only say that it did not come about.
+    let said = if a.negative_control && !a.fire.fired && a.fault.proof != ProofSummary::Happened {
+        "no effect was executed"
+    } else {
+        a.fault.proof_statement.as_deref().unwrap_or("no statement")
+    };
     reporter.say(format!("  fault    {}: {said}", proof(a)));
     if a.negative_control && !a.fire.fired {
         // There is no outage of a fault that was withheld; what a control shows is that service held.

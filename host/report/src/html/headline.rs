@@ -534,11 +534,14 @@ fn proofs(report: &CampaignReport) -> String {
             NotApplicable => "no fault to prove",
         };
         // A control proves that nothing happened, which is what it is for.
-        let said = if a.negative_control && a.fault.proof != Happened {
-            "negative control, the fault was withheld"
-        } else {
-            said
-        };
+        if a.negative_control && a.fault.proof != Happened && !a.fire.fired {
+            put!(
+                out,
+                "<li>Run {}: negative control, the fault was withheld.</li>",
+                a.run
+            );
+            continue;
+        }
         put!(out, "<li>Run {}: {said}", a.run);
         if let Some(statement) = &a.fault.proof_statement {
             put!(out, " — {}", esc(statement));
