@@ -91,6 +91,7 @@ pub(crate) fn check_records(records: &RunRecords) -> Result<(), AnalyzeError> {
         // The text is built only for the one that fails.
         let all = [
             ("intended_ns", Some(r.intended_ns)),
+            ("admitted_ns", r.admitted_ns),
             ("connect_started_ns", r.connect_started_ns),
             ("dispatched_ns", r.dispatched_ns),
             ("headers_ns", r.headers_ns),

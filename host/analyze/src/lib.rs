@@ -26,6 +26,7 @@ mod headline;
 mod incidence;
 mod inflight;
 mod input;
+mod load_summary;
 mod losses;
 mod partition;
 pub mod precision;
@@ -65,6 +66,10 @@ pub use incidence::{
     aalen_johansen, kaplan_meier,
 };
 pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, OutageOutcomes};
+pub use load_summary::{
+    LOAD_SUMMARY_SCHEMA_VERSION, LatencyFigures, LoadAsked, LoadFigures, LoadFiguresBuilder,
+    SkewFigures, TokenFigures,
+};
 pub use losses::{LossSplit, RequestLosses};
 pub use partition::{Partition, Phase};
 pub use receive_path::{CanaryFigures, ReceivePath};

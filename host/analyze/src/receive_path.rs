@@ -141,7 +141,7 @@ fn server_ttft(plan: &Plan, records: &RunRecords, span: Span) -> ServerTtft {
     }
 }
 
-fn canary(events: &[Event], span: Span) -> Option<CanaryFigures> {
+pub(crate) fn canary(events: &[Event], span: Span) -> Option<CanaryFigures> {
     let (mut streams, mut completed) = (0, 0);
     let (mut ttft, mut itl, mut lag) = (Vec::new(), Vec::new(), Vec::new());
     for event in events {

@@ -36,6 +36,8 @@ struct Cli {
 enum Command {
     /// Run a campaign: the same fault, several times, each with its own seed
     Run(commands::run::RunArgs),
+    /// Load a server without any fault: the quick look before anything else
+    Load(Box<commands::load::LoadArgs>),
     /// Run the bundled example campaign against the bundled mock server
     Demo(commands::demo::DemoArgs),
     /// Analyse a results directory again: matchers, method, gates, report
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Command::Supervise => return blackstart_targets::supervisor::run(),
         Command::Watchdog => return blackstart_effects::watchdog::run(),
         Command::Run(args) => commands::run::run(args),
+        Command::Load(args) => commands::load::run(*args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Logs(args) => commands::logs::run(args),

@@ -560,6 +560,8 @@ fn load(
         ignore_eos: l.ignore_eos,
         prompt_words: l.prompt_words,
         timeout_ns: l.timeout.ns,
+        idle_timeout_ns: None,
+        first_token_timeout_ns: None,
         base_url: target
             .service_url
             .clone()

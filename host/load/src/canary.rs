@@ -120,9 +120,8 @@ async fn one(canary: &Canary, pool: &Pool, number: u64, start_ns: i64) -> Canary
     let deadline_ns = start_ns + TIMEOUT_NS;
     let tokens = canary.target.tokens as usize;
     let expect = Expectation {
-        deadline_ns,
         exact_tokens: Some(canary.target.tokens),
-        secret: None,
+        ..Expectation::until(deadline_ns)
     };
     let mut response = Response::new(number, start_ns, expect);
     response.keep_token_stamps(tokens + 1);

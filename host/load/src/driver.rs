@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use blackstart_clock::RunClock;
-use blackstart_plan::{Endpoint, LoadPlan, Schedule, SloThresholds};
+use blackstart_plan::{Endpoint, LoadPlan, SloThresholds};
 use blackstart_record::{Event, EventKind, RecordError, RequestJournalWriter, RunFiles};
 use hyper::Uri;
 use hyper::header::{
@@ -16,6 +16,7 @@ use hyper::header::{
 
 use crate::address::Address;
 use crate::canary::{Canary, CanaryTarget};
+use crate::pacing::{Pacing, State};
 use crate::progress::{Progress, snapshot};
 use crate::prompt::BodyTemplate;
 use crate::shared::Shared;
@@ -35,8 +36,8 @@ pub const MAX_TIMEOUT_NS: i64 = 86_400 * blackstart_clock::NS_PER_S;
 pub struct LoadRun {
     /// The load as planned.
     pub plan: LoadPlan,
-    /// Intended send times in run time.
-    pub schedule: Schedule,
+    /// What releases its requests.
+    pub pacing: Pacing,
     /// Seed of the run; makes its prompts its own.
     pub seed: u64,
     /// The run's clock. Its epoch may lie ahead.
@@ -74,18 +75,11 @@ pub struct LoadSummary {
 pub fn start(run: LoadRun) -> Result<LoadHandle, LoadError> {
     let kit = Arc::new(request_kit(&run)?);
     let canary = run.canary.clone().map(Canary::new).transpose()?;
-    if !run.schedule.intended_ns.is_sorted() {
-        return Err(LoadError::Plan {
-            what: "the schedule's intended times do not ascend; compute it again".to_owned(),
-        });
-    }
-    limits::provide_files(limits::concurrency_bound(
-        &run.schedule.intended_ns,
-        run.plan.timeout_ns,
-    ))?;
+    let pacing = State::new(run.pacing)?;
+    limits::provide_files(limits::concurrency_bound(&pacing, run.plan.timeout_ns))?;
     let journal = RequestJournalWriter::create(&RunFiles::new(&run.dir).journal())?;
     let threads = run.plan.threads as usize;
-    let shared = Arc::new(Shared::new(run.clock, run.schedule.intended_ns, threads));
+    let shared = Arc::new(Shared::new(run.clock, pacing, threads));
 
     let (to_writer, queue) = sync_channel(MAX_QUEUED_MESSAGES);
     let writer = {
@@ -275,13 +269,19 @@ fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
             what: format!("{} load threads; choose 1 to {MAX_THREADS}", plan.threads),
         });
     }
-    if !(1..=MAX_TIMEOUT_NS).contains(&plan.timeout_ns) {
-        return Err(LoadError::Plan {
-            what: format!(
-                "a client timeout of {} ns; choose more than nothing and at most a day",
-                plan.timeout_ns
-            ),
-        });
+    let timeouts = [
+        ("a client timeout", Some(plan.timeout_ns)),
+        ("an idle timeout", plan.idle_timeout_ns),
+        ("a first-token timeout", plan.first_token_timeout_ns),
+    ];
+    for (what, ns) in timeouts {
+        if let Some(ns) = ns
+            && !(1..=MAX_TIMEOUT_NS).contains(&ns)
+        {
+            return Err(LoadError::Plan {
+                what: format!("{what} of {ns} ns; choose more than nothing and at most a day"),
+            });
+        }
     }
     let address = Address::resolve(&plan.base_url)?;
     let mut headers = base_headers(&address);
@@ -318,6 +318,8 @@ fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
             .map(header_name)
             .transpose()?,
         timeout_ns: plan.timeout_ns,
+        first_token_timeout_ns: plan.first_token_timeout_ns,
+        idle_timeout_ns: plan.idle_timeout_ns,
         exact_tokens: plan.ignore_eos.then_some(plan.max_tokens),
         secret: run.api_key.clone().map(Arc::new),
         good: run.good,

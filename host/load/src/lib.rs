@@ -1,7 +1,7 @@
 //! The load path: pacer, connections, SSE decoder, outcomes, client self-observation.
 //!
 //! A load is an open loop: the schedule is fixed before the epoch and nothing that the server does
-//! moves it. [`start`] spawns one pacer thread that releases each request at its time, load threads
+//! moves it. (A closed loop is there for capacity measurements: [`Pacing`].) [`start`] spawns one pacer thread that releases each request at its time, load threads
 //! that send them and read their streams (each with an event loop and connections of its own), and
 //! one writer thread that owns the disk. Every request of the schedule gets exactly one outcome
 //! ([`outcome`] has the rules), latencies count from the intended time, nothing is ever retried.
@@ -17,6 +17,7 @@ mod heartbeat;
 mod limits;
 pub mod outcome;
 mod pacer;
+mod pacing;
 mod pool;
 mod progress;
 mod prompt;
@@ -32,6 +33,7 @@ pub use driver::{
     CONNECTION_FLOOR, LoadHandle, LoadRun, LoadSummary, MAX_THREADS, MAX_TIMEOUT_NS, start,
 };
 pub use error::LoadError;
+pub use pacing::{ClosedLoop, MAX_CONCURRENCY, OpenLoop, Pacing, Share};
 pub use progress::Progress;
 pub use prompt::{MAX_PROMPT_WORDS, UNIQUE_WORDS};
 pub use secret::Secret;

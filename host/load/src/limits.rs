@@ -3,12 +3,25 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::LoadError;
+use crate::pacing::State;
 
 /// Open files besides the load's connections: records, logs, event loops, observers.
 const OTHER_FILES: u64 = 256;
 
-/// Most requests that can be under way at once: those intended within one client timeout.
-pub(crate) fn concurrency_bound(schedule: &[i64], timeout_ns: i64) -> u64 {
+/// Most requests that can be under way at once: those intended within one client timeout, or as many
+/// as a concurrency limit allows.
+pub(crate) fn concurrency_bound(pacing: &State, timeout_ns: i64) -> u64 {
+    match pacing {
+        State::Closed { plan, .. } => u64::from(plan.concurrency),
+        State::Open {
+            permits: Some(permits),
+            ..
+        } => permits.available_permits() as u64,
+        State::Open { schedule, .. } => fullest_timeout(schedule, timeout_ns),
+    }
+}
+
+fn fullest_timeout(schedule: &[i64], timeout_ns: i64) -> u64 {
     let mut first = 0;
     let mut most = 0;
     for (i, t) in schedule.iter().enumerate() {
@@ -58,9 +71,9 @@ mod tests {
 
     #[test]
     fn the_bound_is_the_fullest_timeout() {
-        assert_eq!(concurrency_bound(&[], 10), 0);
-        assert_eq!(concurrency_bound(&[0, 5, 10, 11, 30], 10), 3);
-        assert_eq!(concurrency_bound(&[0, 0, 0], 1), 3);
+        assert_eq!(fullest_timeout(&[], 10), 0);
+        assert_eq!(fullest_timeout(&[0, 5, 10, 11, 30], 10), 3);
+        assert_eq!(fullest_timeout(&[0, 0, 0], 1), 3);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! | seen | outcome |
 //! | --- | --- |
-//! | anything stamped after the deadline | censored (timeout), at the deadline |
+//! | anything stamped after an [`Expiry`] | censored by its kind, at that instant |
 //! | status ≥ 400 | `http_status`, at the head |
 //! | another status than 200, or 200 that is no event stream | `not_sse`, at the head; `in_stream_error` if its body is an error object |
 //! | an error object inside the stream | `in_stream_error`, at that event; a `[DONE]` behind it changes nothing |
@@ -22,6 +22,8 @@
 //! Once a failure is certain its time is fixed, but the machine goes on listening for what explains
 //! it (the body of an error status, the usage behind an abort) until the body ends.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use blackstart_record::{
@@ -44,10 +46,58 @@ const MAX_REPLICA_CHARS: usize = 128;
 pub struct Expectation {
     /// Run time at which the client gives up.
     pub deadline_ns: i64,
+    /// Run time at which it gives up unless content came before.
+    pub first_token_deadline_ns: Option<i64>,
+    /// Longest time without a byte, counted from the intended send time at first.
+    pub idle_ns: Option<i64>,
     /// With `ignore_eos`: the tokens that a completion must have.
     pub exact_tokens: Option<u32>,
     /// Removed from every text that is kept.
     pub secret: Option<Arc<Secret>>,
+}
+
+/// When observation ends unless something comes before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// Run time.
+    pub at_ns: i64,
+    /// What a request that reaches it is.
+    pub kind: CensorKind,
+}
+
+impl Expectation {
+    /// A client that gives up at an instant, and expects nothing else.
+    pub fn until(deadline_ns: i64) -> Self {
+        Self {
+            deadline_ns,
+            first_token_deadline_ns: None,
+            idle_ns: None,
+            exact_tokens: None,
+            secret: None,
+        }
+    }
+
+    /// The earliest end, given when the last byte came.
+    fn expiry(&self, has_content: bool, last_byte_ns: i64) -> Expiry {
+        let mut first = Expiry {
+            at_ns: self.deadline_ns,
+            kind: CensorKind::Timeout,
+        };
+        let mut consider = |at_ns: i64, kind| {
+            if at_ns < first.at_ns {
+                first = Expiry { at_ns, kind };
+            }
+        };
+        if let Some(at_ns) = self.first_token_deadline_ns
+            && !has_content
+        {
+            consider(at_ns, CensorKind::FirstToken);
+        }
+        if let Some(idle_ns) = self.idle_ns {
+            consider(last_byte_ns.saturating_add(idle_ns), CensorKind::Idle);
+        }
+        first
+    }
 }
 
 /// How a body ended.
@@ -79,15 +129,21 @@ pub struct Response {
     read: (u64, u32),
     /// Stamps of all content events, where they are asked for.
     token_stamps_ns: Option<Vec<i64>>,
+    /// Shared with whoever watches the clock. It only ever moves later.
+    expiry: Rc<Cell<Expiry>>,
+    last_byte_ns: i64,
 }
 
 impl Response {
     /// Before anything was sent.
     pub fn new(index: u64, intended_ns: i64, expect: Expectation) -> Self {
         Self {
+            expiry: Rc::new(Cell::new(expect.expiry(false, intended_ns))),
+            last_byte_ns: intended_ns,
             record: RequestRecord {
                 index,
                 intended_ns,
+                admitted_ns: None,
                 connect_started_ns: None,
                 dispatched_ns: None,
                 headers_ns: None,
@@ -135,6 +191,16 @@ impl Response {
         self.token_stamps_ns.as_deref().unwrap_or_default()
     }
 
+    /// When observation ends unless something comes before; moves later with what comes.
+    pub fn expiry(&self) -> Rc<Cell<Expiry>> {
+        Rc::clone(&self.expiry)
+    }
+
+    /// The concurrency cap admitted it only now.
+    pub fn admitted(&mut self, at_ns: i64) {
+        self.record.admitted_ns = Some(at_ns);
+    }
+
     /// A connection is being opened for it.
     pub fn connecting(&mut self, at_ns: i64) {
         self.record.connect_started_ns = Some(at_ns);
@@ -166,6 +232,7 @@ impl Response {
         if self.late(at_ns) {
             return;
         }
+        self.byte(at_ns);
         self.record.headers_ns = Some(at_ns);
         self.record.http_status = Some(status);
         self.record.replica = replica.map(|r| bounded(r, MAX_REPLICA_CHARS));
@@ -192,6 +259,7 @@ impl Response {
         if self.decided || self.late(at_ns) {
             return;
         }
+        self.byte(at_ns);
         self.record.body_bytes += bytes.len() as u64;
         if !self.streaming {
             self.keep(bytes);
@@ -289,13 +357,26 @@ impl Response {
         self.record
     }
 
-    /// Whether this stamp lies after the deadline, which then ends the observation.
+    /// Whether this stamp lies after the end of the observation, which then ends it.
     fn late(&mut self, at_ns: i64) -> bool {
-        if at_ns <= self.expect.deadline_ns {
+        let end = self.expiry.get();
+        if at_ns <= end.at_ns {
             return false;
         }
-        self.censor(self.expect.deadline_ns, CensorKind::Timeout);
+        self.censor(end.at_ns, end.kind);
         true
+    }
+
+    /// A byte came in time.
+    fn byte(&mut self, at_ns: i64) {
+        self.last_byte_ns = at_ns;
+        self.put_off();
+    }
+
+    fn put_off(&mut self) {
+        let has_content = self.record.first_token_ns.is_some();
+        self.expiry
+            .set(self.expect.expiry(has_content, self.last_byte_ns));
     }
 
     fn event(&mut self, at_ns: i64, data: &[u8], named_error: bool, gaps: &mut GapHistograms) {
@@ -322,7 +403,10 @@ impl Response {
 
     fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapHistograms) {
         if chunk.content != 0 {
-            self.record.first_token_ns.get_or_insert(at_ns);
+            if self.record.first_token_ns.is_none() {
+                self.record.first_token_ns = Some(at_ns);
+                self.put_off();
+            }
             self.record.last_token_ns = Some(at_ns);
             self.record.content_events = self.record.content_events.saturating_add(1);
             if let Some(stamps) = &mut self.token_stamps_ns

@@ -12,12 +12,13 @@ const MAX_SLEEP_NS: i64 = 20 * NS_PER_MS;
 /// The load thread spins the last stretch, not the pacer.
 const SLEEP: SleepPlan = SleepPlan { spin_ns: 0 };
 
-/// Releases every request at its time; returns when all are released or the load is ended early.
+/// Releases every request of a schedule at its time; returns when all are released or the load is ended early.
 pub(crate) fn pace(shared: &Shared) {
-    let total = shared.total();
+    let schedule = shared.pacing.schedule();
+    let total = schedule.len() as u64;
     let mut next = 0;
     while next < total && shared.cancelled().is_none() {
-        let lead = |index: u64| shared.schedule[index as usize] - HAND_OFF_LEAD_NS;
+        let lead = |index: u64| schedule[index as usize] - HAND_OFF_LEAD_NS;
         let now = shared.clock.now();
         let wait_ns = lead(next) - now;
         if wait_ns > 0 {

@@ -59,21 +59,18 @@ struct Counts {
 #[derive(Debug, Default)]
 struct Second {
     second: i64,
+    /// Requests of a closed loop that were started; a schedule's are known without counting.
+    started: u64,
     ended: u64,
     good: u64,
     ttfts_ns: Vec<i64>,
 }
 
-impl ThreadProgress {
-    /// Counts a request that has its outcome.
-    pub(crate) fn count(&self, record: &RequestRecord, good: SloThresholds) {
-        let counts = &mut *lock(&self.0);
-        counts.by_outcome[record.outcome as usize] += 1;
-        if let Some(class) = record.error_class {
-            counts.by_class[class as usize] += 1;
-        }
-        let second = record.ended_ns.div_euclid(NS_PER_S);
-        let slot = &mut counts.seconds[second.rem_euclid(SECONDS as i64) as usize];
+impl Counts {
+    /// The slot of an instant, emptied if it held another second.
+    fn second(&mut self, at_ns: i64) -> &mut Second {
+        let second = at_ns.div_euclid(NS_PER_S);
+        let slot = &mut self.seconds[second.rem_euclid(SECONDS as i64) as usize];
         if slot.second != second {
             slot.ttfts_ns.clear();
             *slot = Second {
@@ -83,6 +80,24 @@ impl ThreadProgress {
                 ..Second::default()
             };
         }
+        slot
+    }
+}
+
+impl ThreadProgress {
+    /// Counts a request of a closed loop that is started.
+    pub(crate) fn started(&self, at_ns: i64) {
+        lock(&self.0).second(at_ns).started += 1;
+    }
+
+    /// Counts a request that has its outcome.
+    pub(crate) fn count(&self, record: &RequestRecord, good: SloThresholds) {
+        let counts = &mut *lock(&self.0);
+        counts.by_outcome[record.outcome as usize] += 1;
+        if let Some(class) = record.error_class {
+            counts.by_class[class as usize] += 1;
+        }
+        let slot = counts.second(record.ended_ns);
         slot.ended += 1;
         slot.good += u64::from(is_good(record, good));
         if record.outcome == Outcome::Completed
@@ -106,7 +121,8 @@ fn is_good(record: &RequestRecord, good: SloThresholds) -> bool {
 pub(crate) fn snapshot(shared: &Shared) -> Progress {
     let at_ns = shared.clock.now();
     let last = at_ns.div_euclid(NS_PER_S) - 1;
-    let intended_before = |t: i64| shared.schedule.partition_point(|&x| x < t) as u64;
+    let schedule = shared.pacing.schedule();
+    let intended_before = |t: i64| schedule.partition_point(|&x| x < t) as u64;
     let mut progress = Progress {
         at_ns,
         scheduled: shared.total(),
@@ -125,6 +141,7 @@ pub(crate) fn snapshot(shared: &Shared) -> Progress {
             *sum += n;
         }
         for second in counts.seconds.iter().filter(|s| s.second == last) {
+            progress.offered_last_second += second.started;
             progress.good_last_second += second.good;
             progress.ended_last_second += second.ended;
             ttfts.extend_from_slice(&second.ttfts_ns);
@@ -147,24 +164,25 @@ pub(crate) fn snapshot(shared: &Shared) -> Progress {
 mod tests {
     use super::*;
     use crate::outcome::{Expectation, Response};
+    use crate::pacing::{OpenLoop, Pacing, State};
     use blackstart_clock::{RunClock, monotonic_ns};
+    use blackstart_plan::Schedule;
     use blackstart_record::CensorKind;
 
     #[test]
     fn a_second_in_which_nothing_completed_shows_no_old_figure() {
         // The run is ten and a half seconds old: the last whole second is the ninth.
         let clock = RunClock::from_recorded(monotonic_ns() - 10 * NS_PER_S - NS_PER_S / 2, 0);
-        let shared = Shared::new(clock, Vec::new(), 1);
+        let nothing = OpenLoop::whole(Schedule {
+            intended_ns: Vec::new(),
+        });
+        let shared = Shared::new(clock, State::new(Pacing::Open(nothing)).unwrap(), 1);
         let good = SloThresholds {
             ttft_ms: 1000,
             e2e_ms: 14_000,
         };
         let completed = |ended_ns: i64| {
-            let expect = Expectation {
-                deadline_ns: i64::MAX,
-                exact_tokens: None,
-                secret: None,
-            };
+            let expect = Expectation::until(i64::MAX);
             let mut response = Response::new(0, ended_ns - 2 * NS_PER_MS, expect);
             response.censor(ended_ns, CensorKind::RunEnd);
             RequestRecord {

@@ -130,6 +130,8 @@ pub(crate) mod tests {
             ignore_eos: true,
             prompt_words: 20,
             timeout_ns: 1_000_000_000,
+            idle_timeout_ns: None,
+            first_token_timeout_ns: None,
             base_url: base_url.to_owned(),
             headers: Vec::new(),
             api_key_env: None,

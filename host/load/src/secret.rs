@@ -21,6 +21,11 @@ impl Secret {
         &self.0
     }
 
+    /// Shows the secret to a function that sends it; it must not keep or print it.
+    pub fn with<T>(&self, send: impl FnOnce(&str) -> T) -> T {
+        send(&self.0)
+    }
+
     /// The text without the secret.
     pub fn redact(&self, text: &str) -> String {
         if self.0.is_empty() {

@@ -7,6 +7,7 @@ use blackstart_clock::RunClock;
 use blackstart_record::Event;
 use tokio::sync::Notify;
 
+use crate::pacing::State;
 use crate::progress::ThreadProgress;
 
 /// Events that are held until the caller takes them; older ones are dropped beyond it.
@@ -16,8 +17,7 @@ const MAX_HELD_EVENTS: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: RunClock,
-    /// Intended send times, ascending.
-    pub(crate) schedule: Vec<i64>,
+    pub(crate) pacing: State,
     /// Requests with a smaller index may be sent; their intended time is at hand.
     released: AtomicU64,
     /// When the load was ended early.
@@ -37,10 +37,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: RunClock, schedule: Vec<i64>, threads: usize) -> Self {
+    pub(crate) fn new(clock: RunClock, pacing: State, threads: usize) -> Self {
         Self {
             clock,
-            schedule,
+            pacing,
             released: AtomicU64::new(0),
             cancelled_at_ns: OnceLock::new(),
             wakes: (0..threads).map(|_| Notify::new()).collect(),
@@ -51,11 +51,15 @@ impl Shared {
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.schedule.len() as u64
+        self.pacing.total()
     }
 
+    /// Requests whose time has come.
     pub(crate) fn released(&self) -> u64 {
-        self.released.load(Ordering::Acquire)
+        match self.pacing {
+            State::Open { .. } => self.released.load(Ordering::Acquire),
+            State::Closed { .. } => self.total(),
+        }
     }
 
     /// Releases all requests below `until`, of which those from `from` on are new.

@@ -7,23 +7,24 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-use blackstart_clock::{RealTime, Urgency, request_real_time};
+use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
 use blackstart_plan::SloThresholds;
-use blackstart_record::{CensorKind, GapHistograms, RequestRecord};
+use blackstart_record::{CensorKind, GapHistograms, Outcome, RequestRecord};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SemaphorePermit};
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::Secret;
 use crate::address::Address;
 use crate::canary::{self, Canary};
 use crate::connection::Request;
-use crate::exchange::{Trace, exchange, recycle};
+use crate::exchange::{Leftover, Trace, exchange, recycle};
 use crate::heartbeat::Heartbeat;
-use crate::outcome::{Expectation, Response};
+use crate::outcome::{Expectation, Expiry, Response};
+use crate::pacing::{self, State};
 use crate::pool::Pool;
 use crate::prompt::BodyTemplate;
 use crate::shared::Shared;
@@ -39,6 +40,9 @@ const RECORDS_AT_ONCE: usize = 1024;
 /// shows it.
 const MAX_HELD_RECORDS: usize = 65_536;
 
+/// How long a slot of a closed loop rests after a request that errored.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
 /// Everything about the requests of a run that is the same for each of them.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestKit {
@@ -49,6 +53,8 @@ pub(crate) struct RequestKit {
     pub(crate) id_prefix: String,
     pub(crate) replica_header: Option<HeaderName>,
     pub(crate) timeout_ns: i64,
+    pub(crate) first_token_timeout_ns: Option<i64>,
+    pub(crate) idle_timeout_ns: Option<i64>,
     pub(crate) exact_tokens: Option<u32>,
     pub(crate) secret: Option<Arc<Secret>>,
     pub(crate) good: SloThresholds,
@@ -189,6 +195,23 @@ struct Lane {
     in_flight: Cell<u64>,
 }
 
+/// Waits until observation has ended, however often that is put off.
+async fn expired(clock: RunClock, expiry: &Cell<Expiry>) -> Expiry {
+    loop {
+        let end = expiry.get();
+        if clock.now() >= end.at_ns {
+            return end;
+        }
+        sleep_until(clock, end.at_ns).await;
+    }
+}
+
+/// Sleeps until about a run time; returns at once if it is past.
+async fn sleep_until(clock: RunClock, at_ns: i64) {
+    let left_ns = (at_ns - clock.now()).max(0).cast_unsigned();
+    tokio::time::sleep(Duration::from_nanos(left_ns)).await;
+}
+
 /// A request under way; dropped in any way, it is so no longer.
 struct InFlight(Rc<Lane>);
 
@@ -210,20 +233,11 @@ impl Drop for InFlight {
 }
 
 impl Lane {
-    /// Sends this thread's requests as they are released and waits for all outcomes.
+    /// Sends this thread's requests and waits for all outcomes.
     async fn serve(self: &Rc<Self>) {
-        let stride = self.shared.wakes.len() as u64;
-        let mut next = self.thread as u64;
-        while self.shared.cancelled().is_none() {
-            let released = self.shared.released();
-            while next < released {
-                spawn_local(Self::one(InFlight::new(self), next));
-                next += stride;
-            }
-            if next >= self.shared.total() {
-                break;
-            }
-            self.shared.wakes[self.thread].notified().await;
+        match &self.shared.pacing {
+            State::Open { .. } => self.release_as_scheduled().await,
+            State::Closed { plan, .. } => self.fill_slots(plan.concurrency),
         }
         while self.in_flight.get() > 0 {
             if self.shared.cancelled().is_some() {
@@ -236,54 +250,149 @@ impl Lane {
         }
     }
 
-    /// One request, from its release to its record.
-    async fn one(in_flight: InFlight, index: u64) {
+    async fn release_as_scheduled(self: &Rc<Self>) {
+        let stride = self.shared.wakes.len() as u64;
+        let mut next = self.thread as u64;
+        while self.shared.cancelled().is_none() {
+            let released = self.shared.released();
+            while next < released {
+                spawn_local(Self::scheduled(InFlight::new(self), next));
+                next += stride;
+            }
+            if next >= self.shared.total() {
+                break;
+            }
+            self.shared.wakes[self.thread].notified().await;
+        }
+    }
+
+    /// A request of the schedule, by its place in this share.
+    async fn scheduled(in_flight: InFlight, position: u64) {
         let lane = Rc::clone(&in_flight.0);
-        let clock = lane.shared.clock;
-        let intended_ns = lane.shared.schedule[index as usize];
-        let deadline_ns = intended_ns.saturating_add(lane.kit.timeout_ns);
+        let index = lane.shared.pacing.share().index(position);
+        let intended_ns = lane.shared.pacing.schedule()[position as usize];
+        let (_, leftover) = lane.one(index, intended_ns).await;
+        drop(in_flight);
+        lane.recycle(leftover).await;
+    }
+
+    /// Starts this thread's part of a closed loop's slots.
+    fn fill_slots(self: &Rc<Self>, concurrency: u32) {
+        let threads = self.shared.wakes.len() as u32;
+        let thread = self.thread as u32;
+        let slots = concurrency / threads + u32::from(thread < concurrency % threads);
+        for _ in 0..slots {
+            spawn_local(Self::slot(InFlight::new(self)));
+        }
+    }
+
+    /// One request after the other, each intended when the one before it ended.
+    async fn slot(in_flight: InFlight) {
+        let lane = Rc::clone(&in_flight.0);
+        let State::Closed { plan, started } = &lane.shared.pacing else {
+            return;
+        };
+        sleep_until(lane.shared.clock, 0).await;
+        while lane.shared.cancelled().is_none() {
+            let now = lane.shared.clock.now();
+            let Some(index) = pacing::next(plan, started, now) else {
+                return;
+            };
+            lane.shared.progress[lane.thread].started(now);
+            let (outcome, leftover) = lane.one(index, now).await;
+            // The slot does not wait for the end of a response whose outcome is known.
+            let recycler = Rc::clone(&lane);
+            spawn_local(async move { recycler.recycle(leftover).await });
+            if outcome == Outcome::Errored {
+                // A server that refuses must not be asked thousands of times a second.
+                let cancelled = lane.cancel.notified();
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE_AFTER_ERROR) => {}
+                    () = cancelled => {}
+                }
+            }
+        }
+    }
+
+    async fn recycle(&self, leftover: Option<Leftover>) {
+        if let Some(leftover) = leftover {
+            recycle(&self.pool, leftover).await;
+        }
+    }
+
+    /// One request, from its release to its record.
+    async fn one(&self, index: u64, intended_ns: i64) -> (Outcome, Option<Leftover>) {
+        let clock = self.shared.clock;
+        let from_intended = |ns: i64| intended_ns.saturating_add(ns);
         let mut response = Response::new(
             index,
             intended_ns,
             Expectation {
-                deadline_ns,
-                exact_tokens: lane.kit.exact_tokens,
-                secret: lane.kit.secret.clone(),
+                deadline_ns: from_intended(self.kit.timeout_ns),
+                first_token_deadline_ns: self.kit.first_token_timeout_ns.map(from_intended),
+                idle_ns: self.kit.idle_timeout_ns,
+                exact_tokens: self.kit.exact_tokens,
+                secret: self.kit.secret.clone(),
             },
         );
+        let expiry = response.expiry();
         // Registered before the flag is read: an end in between is not missed.
-        let cancelled = lane.cancel.notified();
+        let cancelled = self.cancel.notified();
         let mut leftover = None;
-        if let Some(at_ns) = lane.shared.cancelled() {
+        if let Some(at_ns) = self.shared.cancelled() {
             response.censor(at_ns, CensorKind::RunEnd);
         } else {
             let trace = Trace::default();
-            let left_ns = (deadline_ns - clock.now()).max(0).cast_unsigned();
             tokio::select! {
                 biased;
-                rest = exchange(
-                    &lane.pool,
-                    lane.kit.request(index),
-                    intended_ns,
-                    lane.kit.replica_header.as_ref(),
-                    &mut response,
-                    &lane.gaps,
-                    &trace,
-                ) => leftover = rest,
-                () = tokio::time::sleep(Duration::from_nanos(left_ns)) => {
-                    response.censor(deadline_ns, CensorKind::Timeout);
-                }
+                rest = async {
+                    let _permit = self.admission(intended_ns, &mut response).await;
+                    exchange(
+                        &self.pool,
+                        self.kit.request(index),
+                        intended_ns,
+                        self.kit.replica_header.as_ref(),
+                        &mut response,
+                        &self.gaps,
+                        &trace,
+                    ).await
+                } => leftover = rest,
+                end = expired(clock, &expiry) => response.censor(end.at_ns, end.kind),
                 () = cancelled => response.censor(clock.now(), CensorKind::RunEnd),
             }
             if let Some(at_ns) = trace.dispatched_ns() {
                 response.dispatched(at_ns);
             }
         }
-        lane.keep(response.into_record());
-        drop(in_flight);
-        if let Some(leftover) = leftover {
-            recycle(&lane.pool, leftover).await;
+        let record = response.into_record();
+        let outcome = record.outcome;
+        self.keep(record);
+        (outcome, leftover)
+    }
+
+    /// Waits until the concurrency cap, if there is one, admits another request.
+    async fn admission(
+        &self,
+        intended_ns: i64,
+        response: &mut Response,
+    ) -> Option<SemaphorePermit<'_>> {
+        let State::Open {
+            permits: Some(permits),
+            ..
+        } = &self.shared.pacing
+        else {
+            return None;
+        };
+        if let Ok(permit) = permits.try_acquire() {
+            return Some(permit);
         }
+        // Never closed, and in the order of asking.
+        let permit = permits.acquire().await.ok();
+        let now = self.shared.clock.now();
+        if now > intended_ns {
+            response.admitted(now);
+        }
+        permit
     }
 
     fn keep(&self, record: RequestRecord) {

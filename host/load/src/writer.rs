@@ -8,7 +8,10 @@ use blackstart_record::{
     SealSummary, seal_journal,
 };
 
+use blackstart_plan::MAX_SCHEDULED_REQUESTS;
+
 use crate::outcome::{BodyEnd, Expectation, Response};
+use crate::pacing::Share;
 use crate::shared::Shared;
 
 /// Messages that may wait for the disk, from all load threads together.
@@ -41,7 +44,7 @@ pub(crate) fn write(
     shared: &Shared,
     dir: &Path,
 ) -> Result<Written, RecordError> {
-    let mut ledger = Ledger::new(shared.schedule.len());
+    let mut ledger = Ledger::new(shared.pacing.share());
     let mut failure = None;
     while let Ok(message) = queue.recv() {
         // After a failure the queue is still emptied, so that no load thread waits for ever.
@@ -67,14 +70,17 @@ pub(crate) fn write(
 
 /// Which requests are written.
 struct Ledger {
+    share: Share,
+    /// One bit for each place in the share; grows with a closed loop.
     written: Vec<u64>,
     duplicates: u64,
 }
 
 impl Ledger {
-    fn new(total: usize) -> Self {
+    fn new(share: Share) -> Self {
         Self {
-            written: vec![0; total.div_ceil(64)],
+            share,
+            written: Vec::new(),
             duplicates: 0,
         }
     }
@@ -103,12 +109,20 @@ impl Ledger {
         journal.flush()
     }
 
-    /// Marks an index; false if it was marked already.
+    /// Marks an index; false if it was marked already, or is not of the share.
     fn mark(&mut self, index: u64) -> bool {
-        let Some(word) = self.written.get_mut((index / 64) as usize) else {
+        let Some(position) = self.share.position(index) else {
             return false;
         };
-        let bit = 1 << (index % 64);
+        let place = (position / 64) as usize;
+        if place >= MAX_SCHEDULED_REQUESTS {
+            return false;
+        }
+        if place >= self.written.len() {
+            self.written.resize(place + 1, 0);
+        }
+        let word = &mut self.written[place];
+        let bit = 1 << (position % 64);
         let new = *word & bit == 0;
         *word |= bit;
         new
@@ -122,15 +136,12 @@ impl Ledger {
         shared: &Shared,
     ) -> Result<u64, RecordError> {
         let mut filled_in = 0;
-        for (index, intended_ns) in (0..).zip(shared.schedule.iter().copied()) {
+        for (position, intended_ns) in (0..).zip(shared.pacing.schedule().iter().copied()) {
+            let index = self.share.index(position);
             if !self.mark(index) {
                 continue;
             }
-            let expect = Expectation {
-                deadline_ns: i64::MAX,
-                exact_tokens: None,
-                secret: None,
-            };
+            let expect = Expectation::until(i64::MAX);
             let mut response = Response::new(index, intended_ns, expect);
             match shared.cancelled() {
                 Some(at_ns) => response.censor(at_ns, CensorKind::RunEnd),

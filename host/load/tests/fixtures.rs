@@ -57,11 +57,7 @@ fn cases() -> Vec<Case> {
 /// Stamps are the offset of the last byte of each part, so that every stamp in the record says which
 /// byte it belongs to.
 fn play(case: &Case, parts: &[&[u8]]) -> (RequestRecord, GapHistograms) {
-    let expect = Expectation {
-        deadline_ns: i64::MAX,
-        exact_tokens: None,
-        secret: None,
-    };
+    let expect = Expectation::until(i64::MAX);
     let mut response = Response::new(0, 0, expect);
     let mut gaps = GapHistograms::default();
     let content_type = if case.file.contains("html") {

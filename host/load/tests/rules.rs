@@ -22,9 +22,9 @@ fn expecting(exact_tokens: Option<u32>) -> Response {
         3,
         0,
         Expectation {
-            deadline_ns: DEADLINE,
             exact_tokens,
             secret: Some(Arc::new(Secret::new("sk-secret"))),
+            ..Expectation::until(DEADLINE)
         },
     );
     response.head(10, 200, Some("text/event-stream"), Some("r1"));
@@ -238,9 +238,8 @@ fn an_event_named_error_is_an_error_whatever_its_data() {
 
 fn answer(status: u16, content_type: Option<&str>, body: &[u8]) -> RequestRecord {
     let expect = Expectation {
-        deadline_ns: DEADLINE,
-        exact_tokens: None,
         secret: Some(Arc::new(Secret::new("sk-secret"))),
+        ..Expectation::until(DEADLINE)
     };
     let mut r = Response::new(0, 0, expect);
     let mut gaps = GapHistograms::default();
@@ -317,11 +316,7 @@ fn a_secret_that_the_server_echoes_is_not_kept() {
 
 #[test]
 fn a_request_that_was_never_due_is_observed_for_no_time() {
-    let expect = Expectation {
-        deadline_ns: i64::MAX,
-        exact_tokens: None,
-        secret: None,
-    };
+    let expect = Expectation::until(i64::MAX);
     let mut r = Response::new(0, 5_000, expect);
     r.censor(100, CensorKind::RunEnd);
     let record = r.into_record();

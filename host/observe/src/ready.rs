@@ -1,6 +1,5 @@
 //! Waiting, before a run, until a replica answers with a token.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -232,34 +231,73 @@ fn key(failure: &Failure, served: Option<&[String]>, model: &str) -> Option<&'st
     }
 }
 
+/// The models that a server lists at `/v1/models`.
+///
+/// # Errors
+/// What is wrong with the address or headers, or that it does not list any.
+pub fn list_models(load: &LoadPlan, api_key: Option<&str>) -> Result<Vec<String>, String> {
+    let clock = RunClock::from_recorded(0, 0);
+    let client = ProbeClient::new(
+        &load.base_url,
+        load,
+        &[],
+        api_key,
+        clock,
+        "models".to_owned(),
+    )?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|e| e.to_string())?;
+    runtime.block_on(async {
+        let at = format!("{}/v1/models", load.base_url);
+        let names = asked_models(&client)
+            .await
+            .map_err(|e| format!("{at}: {e}"))?;
+        if names.is_empty() {
+            return Err(format!("{at} lists no model"));
+        }
+        Ok(names)
+    })
+}
+
 /// The names that `/v1/models` lists; `None` if it does not answer with a list.
 async fn models(client: &ProbeClient) -> Option<Vec<String>> {
+    asked_models(client).await.ok()
+}
+
+async fn asked_models(client: &ProbeClient) -> Result<Vec<String>, String> {
     let request = client
         .target
         .request("/v1/models", &client.headers, None)
-        .ok()?;
+        .map_err(|e| e.to_string())?;
     let clock = RunClock::from_recorded(0, 0);
-    let listed = within(MODELS_TIMEOUT, async {
+    let asked = async {
         let mut exchange = Exchange::send(&client.target, request, clock, || {})
             .await
-            .ok()?;
+            .map_err(|e| e.to_string())?;
         if exchange.head.status != 200 {
-            return None;
+            return Err(format!("it answered {}", exchange.head.status));
         }
-        exchange.text(MAX_MODELS_BYTES).await.ok()
-    })
-    .await?;
-    let document: Value = serde_json::from_str(&listed).ok()?;
-    let names = document.get("data")?.as_array()?.iter();
-    Some(
-        names
-            .filter_map(|m| m.get("id")?.as_str().map(excerpt))
-            .collect(),
-    )
-}
-
-async fn within<T>(time: Duration, what: impl Future<Output = Option<T>>) -> Option<T> {
-    tokio::time::timeout(time, what).await.ok().flatten()
+        exchange
+            .text(MAX_MODELS_BYTES)
+            .await
+            .map_err(|e| e.to_string())
+    };
+    let listed = tokio::time::timeout(MODELS_TIMEOUT, asked)
+        .await
+        .map_err(|_| format!("no answer within {} s", MODELS_TIMEOUT.as_secs()))??;
+    let document: Value =
+        serde_json::from_str(&listed).map_err(|_| "its answer is no JSON document".to_owned())?;
+    let names = document
+        .get("data")
+        .and_then(Value::as_array)
+        .ok_or("its answer has no list `data`")?;
+    Ok(names
+        .iter()
+        .filter_map(|m| m.get("id")?.as_str().map(excerpt))
+        .collect())
 }
 
 fn mend(

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod gates;
+mod load_spec;
 mod method;
 mod phases;
 
@@ -14,6 +15,7 @@ pub use arrivals::{
     MIN_BURSTINESS, RateProfile, RateSegment, Schedule,
 };
 pub use gates::{GateLimit, SHARE_BAND_REPLICAS, Side, gate_limits, method_limits};
+pub use load_spec::{LOAD_SPEC_SCHEMA_VERSION, LoadSpec, Pace, schedule};
 pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
 
@@ -110,6 +112,12 @@ pub struct LoadPlan {
     pub prompt_words: u32,
     /// Client timeout in nanoseconds: a request without a terminal event by then is censored.
     pub timeout_ns: i64,
+    /// A request for which no byte came for this long is censored, in nanoseconds.
+    #[serde(default)]
+    pub idle_timeout_ns: Option<i64>,
+    /// A request without content this long after its intended time is censored, in nanoseconds.
+    #[serde(default)]
+    pub first_token_timeout_ns: Option<i64>,
     /// Where load is sent: the service, or the only replica. `http://host:port`.
     pub base_url: String,
     /// Extra request headers, without secrets.

@@ -30,13 +30,15 @@ impl ErrorClass {
 
 impl CensorKind {
     /// All kinds, in their fixed order.
-    pub const ALL: [Self; 2] = [Self::Timeout, Self::RunEnd];
+    pub const ALL: [Self; 4] = [Self::Timeout, Self::RunEnd, Self::Idle, Self::FirstToken];
 
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
             Self::RunEnd => "run_end",
+            Self::Idle => "idle",
+            Self::FirstToken => "first_token",
         }
     }
 

@@ -9,6 +9,9 @@ pub struct RequestRecord {
     pub index: u64,
     /// Planned send time. Latencies count from here.
     pub intended_ns: i64,
+    /// When the concurrency cap admitted it, if it had to wait for that; `None` = at its intended
+    /// time. The wait counts in its latencies, and is no skew of the client.
+    pub admitted_ns: Option<i64>,
     /// Start of the connect that this request waited for beyond its intended time; `None` = it had
     /// its connection in time.
     pub connect_started_ns: Option<i64>,
@@ -59,15 +62,17 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Send skew: how late the client was ready to write. That is its write, or where it waited for a
-    /// connection the start of the connect: the time that a server takes to accept is the server's.
-    /// `None` if it came to neither.
+    /// Send skew: how late the client was ready to write, from the intended time or from the
+    /// admission under a concurrency cap. That is its write, or where it waited for a connection the
+    /// start of the connect: the time that a server takes to accept is the server's. `None` if it
+    /// came to neither.
     pub fn send_skew_ns(&self) -> Option<i64> {
+        let due_ns = self.admitted_ns.unwrap_or(self.intended_ns);
         self.connect_started_ns
             // A connect may start within the lead: nothing was late then.
-            .map(|t| t.max(self.intended_ns))
+            .map(|t| t.max(due_ns))
             .or(self.dispatched_ns)
-            .map(|t| t - self.intended_ns)
+            .map(|t| t - due_ns)
     }
 
     /// Time to first token from the intended send time.
@@ -167,6 +172,10 @@ pub enum CensorKind {
     Timeout,
     /// The run ended (interrupt or the drain's bound).
     RunEnd,
+    /// No byte came for the idle timeout.
+    Idle,
+    /// No content came within the first-token timeout, counted from the intended send time.
+    FirstToken,
 }
 
 /// Finish reason that the server gave.

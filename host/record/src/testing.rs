@@ -10,6 +10,7 @@ pub(crate) fn record(index: u64) -> RequestRecord {
     RequestRecord {
         index,
         intended_ns: i * 1_000_003,
+        admitted_ns: some(11, i * 1_000_003 + 3),
         connect_started_ns: some(9, i * 1_000_003 + 5),
         dispatched_ns: some(7, i * 1_000_003 + 17),
         headers_ns: some(5, i + 1),
@@ -19,7 +20,7 @@ pub(crate) fn record(index: u64) -> RequestRecord {
         ended_ns: i * 1_000_003 + 5,
         outcome,
         error_class: (outcome == Outcome::Errored).then(|| ErrorClass::ALL[(index % 12) as usize]),
-        censor_kind: (outcome == Outcome::Censored).then(|| CensorKind::ALL[(index % 2) as usize]),
+        censor_kind: (outcome == Outcome::Censored).then(|| CensorKind::ALL[(index % 4) as usize]),
         http_status: some(5, 0).map(|_| 200 + (index % 300) as u16),
         error_code: some(4, -i),
         error_text: some(6, 0).map(|_| format!("text {index} ä\\n")),

@@ -68,6 +68,8 @@ pub fn plan() -> Plan {
             ignore_eos: true,
             prompt_words: 8,
             timeout_ns,
+            idle_timeout_ns: None,
+            first_token_timeout_ns: None,
             base_url: "http://127.0.0.1:1".into(),
             headers: vec![],
             api_key_env: None,
@@ -136,6 +138,7 @@ pub fn request(index: u64, intended_ns: i64) -> RequestRecord {
     RequestRecord {
         index,
         intended_ns,
+        admitted_ns: None,
         connect_started_ns: None,
         dispatched_ns: Some(intended_ns + 30_000),
         headers_ns: Some(intended_ns + 10 * MS),

@@ -1,12 +1,13 @@
 //! One repetition: start the system under test, load it, fire, watch, and leave nothing behind.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
+use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, Urgency, monotonic_ns, request_real_time};
 use blackstart_effects::{Mode, Notice, Timeline, TimelineOptions, Watchdog};
-use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, Secret};
+use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, OpenLoop, Pacing, Secret};
 use blackstart_observe::{CpuSource, EventSink, FireSignal, ObserveRun, Observers};
 use blackstart_plan::RunPlan;
 use blackstart_plugins::{EffectEvent, FaultPlugin};
@@ -26,6 +27,8 @@ use crate::reporter::Reporter;
 const LEAD_NS: i64 = NS_PER_S;
 /// How often the run's loop looks at clocks and flags.
 pub(super) const TICK: Duration = Duration::from_millis(50);
+/// How long before the planned fire the victims' facts are read.
+const FACTS_LEAD_NS: i64 = 500 * NS_PER_MS;
 /// How long after the last client timeout the load may take to give every request its outcome.
 const DRAIN_SLACK_NS: i64 = 10 * NS_PER_S;
 
@@ -120,7 +123,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     let schedule = plan.schedule(context.planned).map_err(Failure::internal)?;
     let load = blackstart_load::start(LoadRun {
         plan: plan.load.clone(),
-        schedule,
+        pacing: Pacing::Open(OpenLoop::whole(schedule)),
         seed: context.planned.seed,
         clock,
         canary: canary.as_ref().map(|c| CanaryTarget::known(c.base_url())),
@@ -269,29 +272,47 @@ fn arm(stage: &Stage<'_>, fire: &FireSignal) -> Result<Option<Armed>, Failure> {
 /// When the record cannot be written any more; people are told at once, since a run can go on for
 /// many minutes. The load is then ended.
 fn watch(stage: &Stage<'_>, load: &LoadHandle, armed: Option<&Armed>) -> Result<(), Failure> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if let Some(armed) = armed {
+            scope.spawn(|| read_facts(stage, armed, &over));
+        }
+        let followed = follow(stage, load);
+        over.store(true, Ordering::Relaxed);
+        followed
+    })
+}
+
+/// Reads the victims' facts before the fire and while the fault should be in force. A thread of its
+/// own, at real-time priority: what is read after the fire proves nothing about before it.
+fn read_facts(stage: &Stage<'_>, armed: &Armed, over: &AtomicBool) {
+    // A refusal shows when the host starves: the facts come late, and the fault is not proven.
+    let _ = request_real_time(Urgency::Observing);
+    let fire_at = stage.context.prepared.plan.phases.fire_at_ns();
+    for (phase, at) in [
+        ("before", fire_at - FACTS_LEAD_NS),
+        ("during", armed.middle_ns(fire_at)),
+    ] {
+        while stage.clock.now() < at {
+            if over.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::sleep(TICK);
+        }
+        stage.facts(phase);
+    }
+}
+
+fn follow(stage: &Stage<'_>, load: &LoadHandle) -> Result<(), Failure> {
     let context = stage.context;
     let plan = &context.prepared.plan;
     let phases = &plan.phases;
-    let fire_at = phases.fire_at_ns();
-    let before_at = fire_at - 500 * NS_PER_MS;
-    let during_at = armed.map(|a| a.middle_ns(fire_at));
     let last_outcome_ns = phases.load_end_ns() + plan.load.timeout_ns;
-    let (mut before, mut during) = (false, false);
     let events = stage.recorder.sender();
     let mut live = super::summary::LiveLine::new(context.reporter, plan, context.planned);
     loop {
         std::thread::sleep(TICK);
         let now = stage.clock.now();
-        if armed.is_some() {
-            if !before && now >= before_at {
-                before = true;
-                stage.facts("before");
-            }
-            if !during && during_at.is_some_and(|at| now >= at) {
-                during = true;
-                stage.facts("during");
-            }
-        }
         // Written as they come, so that a long run holds none of them.
         load.drain_events().into_iter().for_each(|e| events.send(e));
         let progress = load.progress();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::load;
 use crate::Outcome;
 use crate::campaign::{analyze_dir, print_end};
 use crate::exit::Exit;
@@ -22,6 +23,9 @@ pub struct AnalyzeArgs {
 
 /// Runs the command.
 pub fn run(args: AnalyzeArgs) -> Outcome {
+    if load::is_load(&args.dir) {
+        return load::analyze(&args.dir);
+    }
     let (plan, end) = analyze_dir(&args.dir, &args.plugin_dir)?;
     print_end(&Reporter::new(), &plan, &end, &args.dir);
     out!("{}", args.dir.display());

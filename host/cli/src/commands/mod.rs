@@ -2,6 +2,7 @@
 
 pub mod analyze;
 pub mod demo;
+pub mod load;
 pub mod logs;
 pub mod plugin;
 pub mod run;

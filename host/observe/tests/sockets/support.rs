@@ -214,6 +214,8 @@ pub fn load() -> LoadPlan {
         ignore_eos: true,
         prompt_words: 8,
         timeout_ns: NS_PER_S,
+        idle_timeout_ns: None,
+        first_token_timeout_ns: None,
         base_url: "http://127.0.0.1:1".to_owned(),
         headers: vec![("x-team".to_owned(), "blue".to_owned())],
         api_key_env: Some("TEST_KEY".to_owned()),

@@ -28,7 +28,8 @@ pub use manifest_files::{ArtifactMismatch, MAX_ARTIFACTS, ManifestHead};
 pub use metrics_parquet::{MAX_METRIC_ROWS, read_metrics_parquet, write_metrics_parquet};
 pub use plain::open_regular;
 pub use requests_parquet::{
-    REQUESTS_SCHEMA, RequestParquetWriter, read_requests_parquet, write_requests_parquet,
+    REQUESTS_SCHEMA, RequestParquetWriter, for_each_request, read_requests_parquet,
+    write_requests_parquet,
 };
 pub use run_dir::{RunFiles, read_run, read_run_noting};
 pub use seal::{SealSummary, seal_journal};

@@ -25,6 +25,7 @@ pub const REQUESTS_SCHEMA: &str = "
 message request {
   required int64 index (INTEGER(64, false));
   required int64 intended_ns;
+  optional int64 admitted_ns;
   optional int64 connect_started_ns;
   optional int64 dispatched_ns;
   optional int64 headers_ns;
@@ -134,6 +135,7 @@ fn write_group<W: Write + Send>(
     let rows = || rows.iter();
     out.i64(rows().map(|r| r.index.cast_signed()))?;
     out.i64(rows().map(|r| r.intended_ns))?;
+    out.optional_i64(rows().map(|r| r.admitted_ns))?;
     out.optional_i64(rows().map(|r| r.connect_started_ns))?;
     out.optional_i64(rows().map(|r| r.dispatched_ns))?;
     out.optional_i64(rows().map(|r| r.headers_ns))?;
@@ -189,6 +191,24 @@ pub fn read_requests_parquet(path: &Path) -> Result<Vec<RequestRecord>, RecordEr
     Ok(records)
 }
 
+/// Shows each row of a table, in the file's order, holding one row group at a time.
+///
+/// # Errors
+/// When it cannot be read, has other columns, exceeds a bound or is damaged. Rows before the damage
+/// were shown.
+pub fn for_each_request(
+    path: &Path,
+    mut show: impl FnMut(&RequestRecord),
+) -> Result<(), RecordError> {
+    for_each_group(
+        path,
+        REQUESTS_SCHEMA,
+        MAX_SCHEDULED_REQUESTS,
+        read_group,
+        |rows| rows.iter().for_each(&mut show),
+    )
+}
+
 /// Reads all row groups of a table with exactly these columns.
 pub(crate) fn read_table<T>(
     path: &Path,
@@ -196,10 +216,25 @@ pub(crate) fn read_table<T>(
     max_rows: usize,
     read_group: fn(&mut ColumnsIn<'_>) -> ParquetResult<Vec<T>>,
 ) -> Result<Vec<T>, RecordError> {
+    let mut all = Vec::new();
+    for_each_group(path, expected, max_rows, read_group, |rows| {
+        all.extend(rows)
+    })?;
+    Ok(all)
+}
+
+/// Shows the row groups of a table with exactly these columns, one after the other.
+fn for_each_group<T>(
+    path: &Path,
+    expected: &str,
+    max_rows: usize,
+    read_group: fn(&mut ColumnsIn<'_>) -> ParquetResult<Vec<T>>,
+    mut show: impl FnMut(Vec<T>),
+) -> Result<(), RecordError> {
     let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     // The library promises an error for damaged files but its decoders index by what a file says; a
     // panic in them is damage too.
-    let read = catch_unwind(AssertUnwindSafe(|| -> ParquetResult<Vec<T>> {
+    let read = catch_unwind(AssertUnwindSafe(|| -> ParquetResult<()> {
         let reader = SerializedFileReader::new(file)?;
         let metadata = reader.metadata().file_metadata();
         if *metadata.schema() != *schema(expected) {
@@ -207,18 +242,20 @@ pub(crate) fn read_table<T>(
                 "columns of another version of this table".to_owned(),
             ));
         }
-        let mut all = Vec::new();
+        let mut shown = 0;
         for group in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group)?;
-            all.extend(read_group(&mut ColumnsIn::new(group.as_ref())?)?);
-            if all.len() > max_rows {
+            let rows = read_group(&mut ColumnsIn::new(group.as_ref())?)?;
+            shown += rows.len();
+            if shown > max_rows {
                 return Err(ParquetError::General(format!("more than {max_rows} rows")));
             }
+            show(rows);
         }
-        Ok(all)
+        Ok(())
     }));
     match read {
-        Ok(Ok(all)) => Ok(all),
+        Ok(Ok(())) => Ok(()),
         Ok(Err(e)) => Err(RecordError::damaged(path, e.to_string())),
         Err(_) => Err(RecordError::damaged(path, "its encoding is damaged")),
     }
@@ -227,6 +264,7 @@ pub(crate) fn read_table<T>(
 fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> {
     let index = columns.i64()?;
     let intended_ns = columns.i64()?;
+    let admitted_ns = columns.optional_i64()?;
     let connect_started_ns = columns.optional_i64()?;
     let dispatched_ns = columns.optional_i64()?;
     let headers_ns = columns.optional_i64()?;
@@ -255,6 +293,7 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
             Ok(RequestRecord {
                 index: index[i].cast_unsigned(),
                 intended_ns: intended_ns[i],
+                admitted_ns: admitted_ns[i],
                 connect_started_ns: connect_started_ns[i],
                 dispatched_ns: dispatched_ns[i],
                 headers_ns: headers_ns[i],

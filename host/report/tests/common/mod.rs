@@ -134,6 +134,8 @@ pub fn plan(scale: Scale, stories: &[Story]) -> Plan {
             ignore_eos: true,
             prompt_words: 64,
             timeout_ns: 6 * S,
+            idle_timeout_ns: None,
+            first_token_timeout_ns: None,
             base_url: "http://127.0.0.1:8000".into(),
             headers: vec![],
             api_key_env: None,

@@ -77,6 +77,7 @@ fn request(index: u64, intended_ns: i64, dice: &mut Dice) -> RequestRecord {
     RequestRecord {
         index,
         intended_ns,
+        admitted_ns: None,
         connect_started_ns: None,
         dispatched_ns: Some(intended_ns + skew),
         headers_ns: Some(intended_ns + 3 * MS),

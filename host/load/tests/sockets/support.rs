@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use blackstart_clock::{RunClock, monotonic_ns};
-use blackstart_load::{LoadHandle, LoadRun, LoadSummary, start};
+use blackstart_load::{LoadHandle, LoadRun, LoadSummary, OpenLoop, Pacing, start};
 use blackstart_plan::{Arrivals, Endpoint, LoadPlan, Schedule, SloThresholds};
 use blackstart_record::{RequestRecord, RunRecords, read_run};
 
@@ -219,6 +219,8 @@ pub fn plan(base_url: String) -> LoadPlan {
         ignore_eos: true,
         prompt_words: 16,
         timeout_ns: 3_000 * MS,
+        idle_timeout_ns: None,
+        first_token_timeout_ns: None,
         base_url,
         headers: Vec::new(),
         api_key_env: None,
@@ -228,11 +230,14 @@ pub fn plan(base_url: String) -> LoadPlan {
     }
 }
 
+/// An open loop with these send times.
+pub fn at(intended_ns: Vec<i64>) -> Pacing {
+    Pacing::Open(OpenLoop::whole(Schedule { intended_ns }))
+}
+
 pub fn load_run(plan: LoadPlan, count: i64, dir: &Path) -> LoadRun {
     LoadRun {
-        schedule: Schedule {
-            intended_ns: (1..=count).map(|k| k * 10 * MS).collect(),
-        },
+        pacing: at((1..=count).map(|k| k * 10 * MS).collect()),
         plan,
         seed: 5,
         clock: RunClock::with_epoch(monotonic_ns() + 20 * MS),

@@ -4,6 +4,7 @@
 // Helpers of tests may fail by panic as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod pacing;
 mod support;
 
 use std::io::Write;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use blackstart_load::{CanaryTarget, LoadError, Secret, start};
 use blackstart_record::{CensorKind, ErrorClass, EventKind, FinishReason, Outcome, RequestRecord};
 use support::{
-    Exchange, MS, STREAM_HEAD, Server, Then, chunk, drive, finish, good_answer, load_run, plan,
+    Exchange, MS, STREAM_HEAD, Server, Then, at, chunk, drive, finish, good_answer, load_run, plan,
     tail, token,
 };
 
@@ -392,7 +393,7 @@ fn a_connection_that_the_server_closed_while_idle_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let mut run = load_run(plan(server.url()), 4, dir.path());
     // Far enough apart that the server's close has arrived.
-    run.schedule.intended_ns = (1..=4).map(|k| k * 300 * MS).collect();
+    run.pacing = at((1..=4).map(|k| k * 300 * MS).collect());
     let (_, run) = finish(start(run).unwrap(), dir.path(), 4);
     for r in &run.requests {
         assert_eq!(r.outcome, Outcome::Completed, "{r:?}");
@@ -531,7 +532,7 @@ fn what_cannot_be_driven_says_why() {
         (&|r| r.plan.threads = 0, "choose 1 to 64"),
         (&|r| r.plan.timeout_ns = 0, "client timeout"),
         (&|r| r.plan.prompt_words = 1, "prompt_words"),
-        (&|r| r.schedule.intended_ns = vec![2, 1], "do not ascend"),
+        (&|r| r.pacing = at(vec![2, 1]), "do not ascend"),
         (
             &|r| r.plan.headers = vec![("Host".to_owned(), "x".to_owned())],
             "sets this one itself",

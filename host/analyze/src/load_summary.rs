@@ -1,0 +1,284 @@
+//! Figures of a plain load: no fault, no windows. Built one record at a time, in constant memory.
+
+use std::collections::BTreeMap;
+
+use blackstart_plan::SloThresholds;
+use blackstart_record::{CensorKind, ErrorClass, Event, Outcome, RequestRecord, pinned_histogram};
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::receive_path::{CanaryFigures, canary};
+use crate::time::NS_PER_S;
+use crate::{Span, slo};
+
+/// Version of a load's `summary.json`.
+pub const LOAD_SUMMARY_SCHEMA_VERSION: u32 = 1;
+
+/// What a load was asked for, as far as its figures depend on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadAsked {
+    /// Mean rate of the schedule in requests per second; `None` in a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// When the last request could be started, in run time.
+    pub length_ns: i64,
+    /// When a request is good.
+    pub slo: SloThresholds,
+    /// Whether the load is known to have ended before its schedule. Requests that its end censored
+    /// say so too.
+    pub partial: bool,
+}
+
+/// A latency distribution of completed requests, in milliseconds, from the intended send time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyFigures {
+    /// Samples. Every other figure is absent when it is 0.
+    pub count: u64,
+    /// Mean; exact, except for pooled gaps.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    #[serde(rename = "p99.9")]
+    pub p99_9: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+impl LatencyFigures {
+    fn of(histogram_us: &Histogram<u64>, exact_mean_ms: Option<f64>) -> Self {
+        if histogram_us.is_empty() {
+            return Self::default();
+        }
+        let at = |q: f64| Some(histogram_us.value_at_quantile(q) as f64 / 1e3);
+        Self {
+            count: histogram_us.len(),
+            mean: exact_mean_ms.or(Some(histogram_us.mean() / 1e3)),
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: Some(histogram_us.max() as f64 / 1e3),
+        }
+    }
+}
+
+/// Send skew, microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SkewFigures {
+    /// Median; absent where no request was handed to a connection.
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+/// Tokens, counted in two ways.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenFigures {
+    /// SSE events with content, of all requests.
+    pub events: u64,
+    /// Sum of the servers' own `usage.completion_tokens`; absent where no server said any.
+    pub server_completion_tokens: Option<u64>,
+}
+
+/// The figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadFigures {
+    /// Asked mean rate, requests per second; absent in a closed loop.
+    pub asked_rate: Option<f64>,
+    /// Requests that were due, per second of the load's length (of what passed of it, when partial).
+    pub offered_rate: Option<f64>,
+    /// Requests with a record.
+    pub scheduled: u64,
+    /// Completed requests.
+    pub completed: u64,
+    /// Errored requests.
+    pub errored: u64,
+    /// Censored requests.
+    pub censored: u64,
+    /// Errored requests by class.
+    pub errored_by_class: BTreeMap<String, u64>,
+    /// Censored requests by kind.
+    pub censored_by_kind: BTreeMap<String, u64>,
+    /// Time to first token, conditional on completion.
+    pub ttft_ms: LatencyFigures,
+    /// Gaps between content events, of all streams.
+    pub inter_chunk_ms: LatencyFigures,
+    /// End to end, conditional on completion.
+    pub e2e_ms: LatencyFigures,
+    /// Send skew.
+    pub send_skew_us: SkewFigures,
+    /// Tokens.
+    pub tokens: TokenFigures,
+    /// Completed requests within both thresholds.
+    pub good: u64,
+    /// `good` over `scheduled`; absent where nothing was scheduled.
+    pub goodput: Option<f64>,
+    /// Good requests per second of the duration.
+    pub good_per_s: Option<f64>,
+    /// Completed requests per second of the duration.
+    pub completed_per_s: Option<f64>,
+    /// Content events per second of the duration.
+    pub events_per_s: Option<f64>,
+    /// From the epoch to the last outcome, seconds.
+    pub duration_s: f64,
+    /// Requests whose reads delivered more than one content event at once.
+    pub coalesced_requests: u64,
+    /// What the client adds, by streams of known timing.
+    pub canary: Option<CanaryFigures>,
+    /// Whether the load ended before its schedule.
+    pub partial: bool,
+}
+
+/// Collects the figures of a load.
+pub struct LoadFiguresBuilder {
+    asked: LoadAsked,
+    outcomes: [u64; 3],
+    by_class: BTreeMap<String, u64>,
+    by_kind: BTreeMap<String, u64>,
+    ttft_us: Histogram<u64>,
+    ttft_sum_ns: i128,
+    e2e_us: Histogram<u64>,
+    e2e_sum_ns: i128,
+    skew_ns: Histogram<u64>,
+    events: u64,
+    server_tokens: Option<u64>,
+    good: u64,
+    coalesced: u64,
+    due: u64,
+    end_ns: i64,
+}
+
+impl LoadFiguresBuilder {
+    /// Nothing yet.
+    pub fn new(asked: LoadAsked) -> Self {
+        Self {
+            asked,
+            outcomes: [0; 3],
+            by_class: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
+            ttft_us: pinned_histogram(),
+            ttft_sum_ns: 0,
+            e2e_us: pinned_histogram(),
+            e2e_sum_ns: 0,
+            skew_ns: pinned_histogram(),
+            events: 0,
+            server_tokens: None,
+            good: 0,
+            coalesced: 0,
+            due: 0,
+            end_ns: 0,
+        }
+    }
+
+    /// Adds a request.
+    pub fn push(&mut self, r: &RequestRecord) {
+        self.outcomes[r.outcome as usize] += 1;
+        if let Some(class) = r.error_class {
+            *self
+                .by_class
+                .entry(ErrorClass::name(class).to_owned())
+                .or_default() += 1;
+        }
+        if let Some(kind) = r.censor_kind {
+            *self.by_kind.entry(kind.name().to_owned()).or_default() += 1;
+        }
+        // A request that was never due (the load ended before) was observed for no time.
+        if r.observed_ns() > 0 || r.dispatched_ns.is_some() {
+            self.due += 1;
+            self.end_ns = self.end_ns.max(r.ended_ns);
+        }
+        if r.outcome == Outcome::Completed {
+            if let Some(ttft) = r.ttft_ns() {
+                record_us(&mut self.ttft_us, ttft);
+                self.ttft_sum_ns += i128::from(ttft);
+            }
+            record_us(&mut self.e2e_us, r.observed_ns());
+            self.e2e_sum_ns += i128::from(r.observed_ns());
+        }
+        if let Some(skew) = r.send_skew_ns() {
+            let _ = self.skew_ns.record(u64::try_from(skew).unwrap_or(0).max(1));
+        }
+        self.events += u64::from(r.content_events);
+        if let Some(tokens) = r.completion_tokens {
+            *self.server_tokens.get_or_insert(0) += u64::from(tokens);
+        }
+        self.good += u64::from(slo::is_good(
+            r,
+            self.asked.slo.ttft_ms,
+            self.asked.slo.e2e_ms,
+        ));
+        self.coalesced += u64::from(r.coalesced_reads > 0);
+    }
+
+    /// The figures, with the pooled gaps (microseconds) and the events of the load.
+    pub fn finish(self, gaps_us: &Histogram<u64>, events: &[Event]) -> LoadFigures {
+        let scheduled = self.outcomes.iter().sum();
+        let cut_off = CensorKind::RunEnd.name();
+        let partial = self.asked.partial || self.by_kind.contains_key(cut_off);
+        let duration_s = self.end_ns.max(0) as f64 / NS_PER_S as f64;
+        // What of the load's length came to pass.
+        let offered_s = if partial {
+            duration_s.min(self.asked.length_ns as f64 / NS_PER_S as f64)
+        } else {
+            self.asked.length_ns as f64 / NS_PER_S as f64
+        };
+        let per = |n: u64, seconds: f64| (seconds > 0.0).then(|| n as f64 / seconds);
+        let mean = |sum: i128, h: &Histogram<u64>| {
+            (!h.is_empty()).then(|| sum as f64 / h.len() as f64 / 1e6)
+        };
+        let skew = |q: f64| {
+            (!self.skew_ns.is_empty()).then(|| self.skew_ns.value_at_quantile(q) as f64 / 1e3)
+        };
+        let whole = Span {
+            start_ns: i64::MIN,
+            end_ns: i64::MAX,
+        };
+        let completed = self.outcomes[Outcome::Completed as usize];
+        LoadFigures {
+            asked_rate: self.asked.rate_per_s,
+            offered_rate: per(self.due, offered_s),
+            scheduled,
+            completed,
+            errored: self.outcomes[Outcome::Errored as usize],
+            censored: self.outcomes[Outcome::Censored as usize],
+            ttft_ms: LatencyFigures::of(&self.ttft_us, mean(self.ttft_sum_ns, &self.ttft_us)),
+            inter_chunk_ms: LatencyFigures::of(gaps_us, None),
+            e2e_ms: LatencyFigures::of(&self.e2e_us, mean(self.e2e_sum_ns, &self.e2e_us)),
+            send_skew_us: SkewFigures {
+                p50: skew(0.5),
+                p99: skew(0.99),
+                max: skew(1.0),
+            },
+            tokens: TokenFigures {
+                events: self.events,
+                server_completion_tokens: self.server_tokens,
+            },
+            good: self.good,
+            goodput: (scheduled > 0).then(|| self.good as f64 / scheduled as f64),
+            good_per_s: per(self.good, duration_s),
+            completed_per_s: per(completed, duration_s),
+            events_per_s: per(self.events, duration_s),
+            duration_s,
+            coalesced_requests: self.coalesced,
+            canary: canary(events, whole),
+            partial,
+            errored_by_class: self.by_class,
+            censored_by_kind: self.by_kind,
+        }
+    }
+}
+
+/// Under 1 µs counts as 1 µs. A histogram that grows takes every value.
+fn record_us(histogram: &mut Histogram<u64>, ns: i64) {
+    let _ = histogram.record(u64::try_from(ns / 1_000).unwrap_or(0).max(1));
+}

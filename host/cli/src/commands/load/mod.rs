@@ -1,0 +1,334 @@
+//! `blackstart load`: a load without a fault. The quick look before anything else.
+
+mod args;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use blackstart_analyze::{LOAD_SUMMARY_SCHEMA_VERSION, LoadAsked, LoadFigures, LoadFiguresBuilder};
+use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
+use blackstart_load::{
+    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Secret, Share,
+};
+use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
+use blackstart_record::{
+    EventKind, RunFiles, for_each_request, read_events, read_gaps, read_json, seal_journal,
+    write_json_atomic,
+};
+use serde::Serialize;
+
+pub use args::LoadArgs;
+
+use crate::Outcome;
+use crate::campaign::{Canary, Recorder};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::output::out;
+use crate::reporter::Reporter;
+
+/// Time between "everything is ready" and the epoch: connections are opened in it.
+const LEAD_NS: i64 = 50 * NS_PER_MS;
+/// How often the loop looks at clocks and flags.
+const TICK: Duration = Duration::from_millis(50);
+/// How long after the last client timeout the load may take to give every request its outcome.
+const DRAIN_SLACK_NS: i64 = 10 * NS_PER_S;
+
+/// What was asked for.
+const SPEC_FILE: &str = "load.json";
+
+/// `summary.json`, and what `--json` prints.
+#[derive(Debug, Serialize)]
+struct Summary {
+    schema_version: u32,
+    #[serde(flatten)]
+    figures: LoadFigures,
+    /// Where the records are; null when they were not kept.
+    out: Option<String>,
+}
+
+/// Where the records go.
+enum Results {
+    /// Where they stay.
+    Kept(PathBuf),
+    /// A folder that goes away.
+    Dropped(tempfile::TempDir),
+}
+
+impl Results {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Dropped(dir) => dir.path(),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: LoadArgs) -> Outcome {
+    let api_key = args.api_key()?;
+    let reporter = Reporter::new();
+    let spec = args.spec(|load| first_model(load, api_key.as_ref()))?;
+    let results = results(args.out.as_deref())?;
+    let dir = results.path();
+    write_json_atomic(&dir.join(SPEC_FILE), &spec).map_err(Failure::internal)?;
+    reporter.say(show::plan(&spec));
+    let interrupt = Interrupt::watch()?;
+    let driven = drive(&spec, &args, api_key, dir, &reporter, &interrupt);
+    // What was recorded is summed up, whatever happened.
+    let partial = driven.as_ref().map_or(true, |whole| !whole);
+    let kept = match &results {
+        Results::Kept(path) => Some(path.display().to_string()),
+        Results::Dropped(_) => None,
+    };
+    let summary = match sum_up(&spec, dir, partial, kept) {
+        Ok(summary) => summary,
+        Err(e) => return Err(driven.err().unwrap_or(e)),
+    };
+    tell(&summary, &reporter);
+    if args.json {
+        let text = serde_json::to_string(&summary).map_err(Failure::internal)?;
+        out!("{text}");
+    }
+    driven?;
+    Ok(if interrupt.raised() {
+        Exit::Interrupted
+    } else {
+        Exit::Valid
+    })
+}
+
+/// Whether a folder holds the records of a load.
+pub fn is_load(dir: &Path) -> bool {
+    dir.join(SPEC_FILE).is_file()
+}
+
+/// `analyze` of a load's folder: the summary once more, from the records. Also of a load whose
+/// instrument was killed.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn analyze(dir: &Path) -> Outcome {
+    let spec: LoadSpec = read_json(&dir.join(SPEC_FILE)).map_err(Failure::internal)?;
+    if spec.schema_version != LOAD_SPEC_SCHEMA_VERSION {
+        let what = format!(
+            "{}: written by version {} of the instrument, in a format that this one does not read",
+            dir.display(),
+            spec.instrument_version
+        );
+        return Err(Failure::message(Exit::Invalid, what).help("use that version"));
+    }
+    let files = RunFiles::new(dir);
+    let killed = files.journal().exists();
+    if killed {
+        seal_journal(dir).map_err(Failure::internal)?;
+    }
+    let events = read_events(&files.events()).map_err(Failure::internal)?;
+    // A whole load says at its end that it was; an interrupted one says that too.
+    let ended = events
+        .events
+        .iter()
+        .any(|e| matches!(e.kind, EventKind::LoadEnded { .. }));
+    let interrupted = events
+        .events
+        .iter()
+        .any(|e| matches!(e.kind, EventKind::Interrupted { .. }));
+    let partial = killed || interrupted || !ended;
+    let kept = Some(dir.display().to_string());
+    let summary = sum_up(&spec, dir, partial, kept)?;
+    tell(&summary, &Reporter::new());
+    out!("{}", dir.display());
+    Ok(if partial { Exit::Invalid } else { Exit::Valid })
+}
+
+fn tell(summary: &Summary, reporter: &Reporter) {
+    for line in show::figures(&summary.figures) {
+        reporter.say(line);
+    }
+    if let Some(kept) = &summary.out {
+        reporter.say(format!("records    {kept}"));
+    }
+}
+
+fn results(out: Option<&Path>) -> Result<Results, Failure> {
+    let wrong = |path: &Path, what: String| {
+        Failure::message(
+            Exit::Configuration,
+            format!("--out {}: {what}", path.display()),
+        )
+    };
+    let Some(path) = out else {
+        return tempfile::tempdir().map(Results::Dropped).map_err(|e| {
+            Failure::internal(e)
+                .context("a temporary folder for the records")
+                .help("choose a folder with --out, or set TMPDIR")
+        });
+    };
+    std::fs::create_dir_all(path).map_err(|e| wrong(path, e.to_string()))?;
+    let mut entries = std::fs::read_dir(path).map_err(|e| wrong(path, e.to_string()))?;
+    if entries.next().is_some() {
+        return Err(wrong(path, "it holds something already".to_owned())
+            .help("choose a new folder; results are never written over"));
+    }
+    Ok(Results::Kept(path.to_owned()))
+}
+
+fn first_model(load: &LoadPlan, api_key: Option<&Secret>) -> Result<String, Failure> {
+    let names = api_key
+        .map_or_else(
+            || blackstart_observe::list_models(load, None),
+            |key| key.with(|key| blackstart_observe::list_models(load, Some(key))),
+        )
+        .map_err(|e| {
+            Failure::message(Exit::Target, e)
+                .help("is the server up at this address? name its model with --model to go on without asking")
+        })?;
+    names
+        .into_iter()
+        .next()
+        .ok_or_else(|| Failure::message(Exit::Target, "the server lists no model"))
+}
+
+/// Whether the whole load was carried out.
+fn drive(
+    spec: &LoadSpec,
+    args: &LoadArgs,
+    api_key: Option<Secret>,
+    dir: &Path,
+    reporter: &Reporter,
+    interrupt: &Interrupt,
+) -> Result<bool, Failure> {
+    let provisional = RunClock::with_epoch(monotonic_ns());
+    let canary = (!args.no_canary)
+        .then(|| Canary::launch(dir, provisional))
+        .transpose()?;
+    let pacing = match &spec.pace {
+        Pace::Open { concurrency, .. } => Pacing::Open(OpenLoop {
+            schedule: spec
+                .schedule()
+                .map_err(Failure::internal)?
+                .ok_or_else(|| Failure::message(Exit::Internal, "an open loop has a schedule"))?,
+            share: Share::WHOLE,
+            concurrency: *concurrency,
+        }),
+        Pace::Closed {
+            concurrency,
+            requests,
+            length_ns,
+        } => Pacing::Closed(ClosedLoop {
+            concurrency: *concurrency,
+            requests: *requests,
+            end_ns: *length_ns,
+        }),
+    };
+    let recorder = Recorder::start(&RunFiles::new(dir).events())?;
+    let clock = RunClock::with_epoch(monotonic_ns() + LEAD_NS);
+    recorder.epoch(&clock, &clock);
+    let load = blackstart_load::start(LoadRun {
+        plan: spec.load.clone(),
+        pacing,
+        seed: spec.seed,
+        clock,
+        canary: canary.as_ref().map(|c| CanaryTarget::known(c.base_url())),
+        dir: dir.to_owned(),
+        request_id_prefix: format!("load-{:x}", clock.epoch_unix_ns()),
+        api_key,
+        good: spec.slo,
+    })
+    .map_err(|e| Failure::new(Exit::Configuration, e))?;
+    let whole = watch(spec, &load, &recorder, clock, reporter, interrupt);
+    let ended = load.join();
+    drop(canary);
+    let events = recorder.sender();
+    if let Ok(summary) = &ended {
+        summary.events.iter().cloned().for_each(|e| events.send(e));
+        events.emit(
+            clock.now(),
+            EventKind::LoadEnded {
+                scheduled: summary.scheduled,
+                recorded: summary.recorded,
+            },
+        );
+    }
+    if interrupt.raised() {
+        let signal = interrupt.signal_name().to_owned();
+        events.emit(clock.now(), EventKind::Interrupted { signal });
+    }
+    drop(events);
+    let recorded = recorder.finish();
+    ended.map_err(Failure::internal)?;
+    recorded?;
+    Ok(whole)
+}
+
+/// Follows the load until every request has its outcome; false if it was ended before.
+fn watch(
+    spec: &LoadSpec,
+    load: &LoadHandle,
+    recorder: &Recorder,
+    clock: RunClock,
+    reporter: &Reporter,
+    interrupt: &Interrupt,
+) -> bool {
+    let length_ns = spec.pace.length_ns();
+    let last_outcome_ns = length_ns.saturating_add(spec.load.timeout_ns);
+    let events = recorder.sender();
+    reporter.start_bar(u64::try_from(length_ns / NS_PER_MS).unwrap_or_default());
+    let mut spoken = Instant::now();
+    let whole = loop {
+        std::thread::sleep(TICK);
+        load.drain_events().into_iter().for_each(|e| events.send(e));
+        let now = clock.now();
+        let progress = load.progress();
+        let line = show::progress(&progress);
+        if reporter.is_terminal() {
+            let at = u64::try_from(now.max(0) / NS_PER_MS).unwrap_or_default();
+            reporter.progress(at, line);
+        } else if spoken.elapsed() >= show::PLAIN_INTERVAL {
+            spoken = Instant::now();
+            reporter.say(format!("{:>7.1} s  {line}", now as f64 / NS_PER_S as f64));
+        }
+        if load.is_finished() {
+            break true;
+        }
+        if interrupt.raised()
+            || recorder.failure().is_some()
+            || now > last_outcome_ns.saturating_add(DRAIN_SLACK_NS)
+        {
+            load.cancel();
+            break false;
+        }
+    };
+    reporter.end_bar();
+    whole
+}
+
+/// Figures of what is on disk, which are then on disk too.
+fn sum_up(
+    spec: &LoadSpec,
+    dir: &Path,
+    partial: bool,
+    out: Option<String>,
+) -> Result<Summary, Failure> {
+    let files = RunFiles::new(dir);
+    let rate_per_s = match spec.pace {
+        Pace::Open { .. } => Some(spec.load.rate_per_s),
+        Pace::Closed { .. } => None,
+    };
+    let mut figures = LoadFiguresBuilder::new(LoadAsked {
+        rate_per_s,
+        length_ns: spec.pace.length_ns(),
+        slo: spec.slo,
+        partial,
+    });
+    for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::internal)?;
+    let gaps = read_gaps(&files.gaps()).map_err(Failure::internal)?;
+    let events = read_events(&files.events()).map_err(Failure::internal)?;
+    let summary = Summary {
+        schema_version: LOAD_SUMMARY_SCHEMA_VERSION,
+        figures: figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events),
+        out,
+    };
+    write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;
+    Ok(summary)
+}

@@ -1,0 +1,142 @@
+//! What people read of a load.
+
+use std::time::Duration;
+
+use blackstart_analyze::{LatencyFigures, LoadFigures};
+use blackstart_load::Progress;
+use blackstart_plan::{LoadSpec, Pace};
+
+/// How often a plain line is written.
+pub(super) const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What is about to happen.
+pub(super) fn plan(spec: &LoadSpec) -> String {
+    let seconds = spec.pace.length_ns() as f64 / 1e9;
+    let pace = match &spec.pace {
+        Pace::Open {
+            profile,
+            concurrency,
+            ..
+        } => {
+            let cap = concurrency.map_or_else(String::new, |n| format!(", at most {n} under way"));
+            let rate = match profile.segments.as_slice() {
+                [one] if one.from_per_s == one.to_per_s => format!("{} req/s", one.from_per_s),
+                [one] => format!("{} to {} req/s", one.from_per_s, one.to_per_s),
+                steps => {
+                    let rates: Vec<String> =
+                        steps.iter().map(|s| s.from_per_s.to_string()).collect();
+                    format!("{} req/s in steps", rates.join(", "))
+                }
+            };
+            format!("open loop, {rate} {}{cap}", spec.load.arrivals)
+        }
+        Pace::Closed { concurrency, .. } => format!("closed loop of {concurrency}"),
+    };
+    format!(
+        "load       {pace} for {seconds} s to {}{}, model {}, seed {}",
+        spec.load.base_url,
+        spec.load.endpoint.path(),
+        spec.load.model,
+        spec.seed
+    )
+}
+
+/// The live line.
+pub(super) fn progress(p: &Progress) -> String {
+    let ttft = p
+        .ttft_ms_p50
+        .map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0} ms"));
+    format!(
+        "offered {}/s · ended {}/s, good {} · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}",
+        p.offered_last_second,
+        p.ended_last_second,
+        p.good_last_second,
+        p.completed,
+        p.errored,
+        p.censored,
+        p.in_flight
+    )
+}
+
+/// The summary.
+pub(super) fn figures(f: &LoadFigures) -> Vec<String> {
+    let per_s = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), |r| format!("{r:.2}/s"));
+    let mut lines = vec![String::new()];
+    if f.partial {
+        lines.push(
+            "PARTIAL    the load was ended before its time; figures are of what was sent"
+                .to_owned(),
+        );
+    }
+    lines.push(format!(
+        "requests   {} in {:.1} s (offered {}): {} completed, {} errored, {} censored",
+        f.scheduled,
+        f.duration_s,
+        per_s(f.offered_rate),
+        f.completed,
+        f.errored,
+        f.censored
+    ));
+    for (what, counts) in [
+        ("errored", &f.errored_by_class),
+        ("censored", &f.censored_by_kind),
+    ] {
+        if !counts.is_empty() {
+            let each: Vec<String> = counts.iter().map(|(k, n)| format!("{k} {n}")).collect();
+            lines.push(format!("           {what}: {}", each.join(", ")));
+        }
+    }
+    lines.push(format!(
+        "goodput    {} of {} good ({}); completed {}, events {}",
+        f.good,
+        f.scheduled,
+        f.goodput
+            .map_or_else(|| "–".to_owned(), |g| format!("{:.1} %", g * 100.0)),
+        per_s(f.completed_per_s),
+        per_s(f.events_per_s)
+    ));
+    let titles = ["mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
+    lines.push(row("ms", &titles.map(str::to_owned)));
+    for (name, d) in [
+        ("TTFT", &f.ttft_ms),
+        ("inter-chunk", &f.inter_chunk_ms),
+        ("end to end", &f.e2e_ms),
+    ] {
+        lines.push(latency(name, d));
+    }
+    if f.completed < f.scheduled && f.completed > 0 {
+        lines.push("           (of completed requests, from the intended send time)".to_owned());
+    }
+    let us = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.0}"));
+    lines.push(format!(
+        "send skew  p50 {} µs, p99 {} µs, max {} µs",
+        us(f.send_skew_us.p50),
+        us(f.send_skew_us.p99),
+        us(f.send_skew_us.max)
+    ));
+    lines.push(match &f.canary {
+        Some(c) => format!(
+            "canary     {} of {} streams complete; the client adds to TTFT at most {} µs (p50 {}), to gaps p99 {} µs",
+            c.completed,
+            c.streams,
+            us(c.ttft_dev_max_us),
+            us(c.ttft_dev_p50_us),
+            us(c.itl_dev_p99_us)
+        ),
+        None => "canary     none ran: what the client adds is not measured".to_owned(),
+    });
+    lines
+}
+
+fn latency(name: &str, d: &LatencyFigures) -> String {
+    let ms = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.2}"));
+    row(
+        name,
+        &[d.mean, d.p50, d.p90, d.p95, d.p99, d.p99_9, d.max].map(ms),
+    )
+}
+
+fn row(name: &str, cells: &[String; 7]) -> String {
+    let cells: Vec<String> = cells.iter().map(|c| format!("{c:>10}")).collect();
+    format!("  {name:<11}{}", cells.concat())
+}

@@ -1,0 +1,556 @@
+//! `blackstart load` against the bundled mock server, as a person runs it.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use blackstart_record::{EventKind, Outcome, RequestRecord, read_events, read_requests_parquet};
+use blackstart_testkit::{Instrument, Running, TruthLine, free_port, read_truth, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use common::{GONE_WITHIN, instrument, json, turn};
+
+/// A mock server without start-up phases, its admin interface on its own port.
+fn mock(instrument: &Instrument, port: u16, more: &[&str]) -> Running {
+    let port_text = port.to_string();
+    let mut args = vec![
+        "mock",
+        "--port",
+        &port_text,
+        "--startup-scale",
+        "0",
+        "--admin-on-main",
+        "--no-access-log",
+        "--truth",
+        "truth.jsonl",
+    ];
+    args.extend(more);
+    let mut running = instrument.start(args);
+    running.wait_while_it_runs("an open port", || {
+        TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
+    });
+    running
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+fn admin(port: u16, body: &str) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!(
+        "POST /admin/fault HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// The one JSON object on standard output.
+fn summary(stdout: &str) -> Value {
+    let mut lines = stdout.lines();
+    let summary = serde_json::from_str(lines.next().expect("a line")).expect("JSON");
+    assert_eq!(lines.next(), None, "one line on stdout");
+    summary
+}
+
+fn requests(dir: &Path) -> Vec<RequestRecord> {
+    read_requests_parquet(&dir.join("requests.parquet")).unwrap()
+}
+
+/// Run time 0 on the monotonic clock.
+fn epoch(dir: &Path) -> i64 {
+    read_events(&dir.join("events.jsonl"))
+        .unwrap()
+        .events
+        .into_iter()
+        .find_map(|e| match e.kind {
+            EventKind::Epoch { monotonic_ns, .. } => Some(monotonic_ns),
+            _ => None,
+        })
+        .unwrap()
+}
+
+/// What the mock says of each request of the load, by the request's index.
+fn by_index(truth: &[TruthLine], event: &str) -> BTreeMap<u64, TruthLine> {
+    let mut found = BTreeMap::new();
+    for line in truth.iter().filter(|l| l["event"] == event) {
+        let id = line["id"].as_str().unwrap_or_default();
+        if let Some(index) = id.strip_prefix("load-").and_then(|i| i.rsplit('-').next()) {
+            let twice = found.insert(index.parse().unwrap(), line.clone());
+            assert!(twice.is_none(), "request {index} came twice");
+        }
+    }
+    found
+}
+
+#[test]
+fn a_load_adds_up_with_what_the_server_counted() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "20", "--itl-ms", "2"]);
+    let run = |seed: &str, out: &str| {
+        instrument.run([
+            "load",
+            "--url",
+            &url(port),
+            "--rate",
+            "60",
+            "--duration",
+            "2s",
+            "--max-tokens",
+            "8",
+            "--ignore-eos",
+            "--seed",
+            seed,
+            "--json",
+            "--out",
+            out,
+        ])
+    };
+    let finished = run("7", "first");
+    finished.expect_code(0);
+    let summary = summary(&finished.stdout);
+    let dir = instrument.path("first");
+    let records = requests(&dir);
+    let (arrived, ended) = {
+        let truth = read_truth(&instrument.path("truth.jsonl"));
+        (by_index(&truth, "request"), by_index(&truth, "request_end"))
+    };
+    assert_eq!(summary["scheduled"], records.len());
+    assert_eq!(summary["completed"], records.len());
+    assert_eq!((arrived.len(), ended.len()), (records.len(), records.len()));
+    assert_eq!(summary["partial"], false);
+    assert_eq!(summary["tokens"]["events"], 8 * records.len());
+    assert_eq!(
+        summary["tokens"]["server_completion_tokens"],
+        8 * records.len()
+    );
+    assert_eq!(summary["inter_chunk_ms"]["count"], 7 * records.len());
+    assert_eq!(summary["out"], "first");
+    assert_eq!(json(&dir.join("summary.json"))["e2e_ms"], summary["e2e_ms"]);
+    let epoch = epoch(&dir);
+    for r in &records {
+        // Nothing is sent before its time, by the server's own stamp; and the first token is not seen
+        // before the server gave it away.
+        let arrival = arrived[&r.index]["ns"].as_i64().unwrap() - epoch;
+        assert!(arrival >= r.intended_ns, "{r:?} {arrival}");
+        let given = ended[&r.index]["first_token_ns"].as_i64().unwrap() - epoch;
+        assert!(r.first_token_ns.unwrap() >= given, "{r:?} {given}");
+    }
+    for text in ["TTFT", "send skew", "canary", "goodput"] {
+        assert!(
+            finished.stderr.contains(text),
+            "{text}\n{}",
+            finished.stderr
+        );
+    }
+    // The same seed gives the same schedule; another one another.
+    run("7", "second").expect_code(0);
+    run("8", "third").expect_code(0);
+    let hash = |dir: &str| json(&instrument.path(dir).join("load.json"))["schedule_sha256"].clone();
+    assert_eq!(hash("first"), hash("second"));
+    assert_ne!(hash("first"), hash("third"));
+    // Again from the records alone.
+    let again = instrument.run(["analyze", "first"]);
+    again.expect_code(0);
+    assert_eq!(json(&dir.join("summary.json"))["e2e_ms"], summary["e2e_ms"]);
+}
+
+/// Under a cap a stall of the server keeps requests waiting in the client. A generator that counts
+/// from the actual send hides that; the mock's own stamps against the schedule are the truth.
+#[test]
+fn the_wait_under_a_cap_counts() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "20", "--itl-ms", "10"]);
+    let mut load = instrument.start([
+        "load",
+        "--url",
+        &url(port),
+        "--rate",
+        "20",
+        "--arrivals",
+        "constant",
+        "--concurrency",
+        "8",
+        "--duration",
+        "8s",
+        "--max-tokens",
+        "16",
+        "--ignore-eos",
+        "--json",
+        "--out",
+        "out",
+    ]);
+    let truth = instrument.path("truth.jsonl");
+    load.wait_while_it_runs("some requests", || {
+        (by_index(&read_truth(&truth), "request").len() >= 20).then_some(())
+    });
+    admin(port, r#"{"mode":"stall"}"#);
+    std::thread::sleep(Duration::from_secs(3));
+    admin(port, r#"{"mode":"none"}"#);
+    let finished = load.finish();
+    finished.expect_code(0);
+    let summary = summary(&finished.stdout);
+    let dir = instrument.path("out");
+    let (records, epoch) = (requests(&dir), epoch(&dir));
+    let ended = by_index(&read_truth(&truth), "request_end");
+    assert_eq!(summary["completed"], summary["scheduled"]);
+    let waits: Vec<f64> = records
+        .iter()
+        .map(|r| {
+            let given = ended[&r.index]["first_token_ns"].as_i64().unwrap() - epoch;
+            (given - r.intended_ns) as f64 / 1e6
+        })
+        .collect();
+    let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+    let reported = summary["ttft_ms"]["mean"].as_f64().unwrap();
+    assert!(
+        (reported / mean - 1.0).abs() < 0.05,
+        "mean TTFT reported {reported} ms, by the server's stamps {mean} ms"
+    );
+    // The stall is far longer than any answer: it must dominate the mean.
+    assert!(mean > 300.0, "{mean}");
+    assert!(records.iter().any(|r| r.admitted_ns.is_some()));
+}
+
+/// The server dies under load and comes back: every request has one outcome, the server's count of
+/// completions is the client's, and none was sent twice.
+#[test]
+fn a_killed_server_leaves_counts_that_agree() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let more = ["--ttft-ms", "20", "--itl-ms", "2"];
+    let first = mock(&instrument, port, &more);
+    let mut load = instrument.start([
+        "load",
+        "--url",
+        &url(port),
+        "--rate",
+        "200",
+        "--duration",
+        "8s",
+        "--max-tokens",
+        "16",
+        "--ignore-eos",
+        "--json",
+        "--out",
+        "out",
+    ]);
+    let truth = instrument.path("truth.jsonl");
+    load.wait_while_it_runs("some requests", || {
+        (by_index(&read_truth(&truth), "request").len() >= 300).then_some(())
+    });
+    first.signal(Signal::KILL);
+    std::thread::sleep(Duration::from_secs(3));
+    let _second = mock(&instrument, port, &more);
+    let finished = load.finish();
+    finished.expect_code(0);
+    let summary = summary(&finished.stdout);
+    let records = requests(&instrument.path("out"));
+    let truth = read_truth(&truth);
+    // `by_index` fails on any request that came twice.
+    let arrived = by_index(&truth, "request");
+    let ended = by_index(&truth, "request_end");
+    let completed: HashSet<u64> = records
+        .iter()
+        .filter(|r| r.outcome == Outcome::Completed)
+        .map(|r| r.index)
+        .collect();
+    let given: HashSet<u64> = ended
+        .iter()
+        .filter(|(_, l)| l["tokens"] == 16)
+        .map(|(index, _)| *index)
+        .collect();
+    assert_eq!(completed, given);
+    let count = |name: &str| summary[name].as_u64().unwrap();
+    assert_eq!(count("completed"), completed.len() as u64);
+    assert_eq!(
+        count("scheduled"),
+        count("completed") + count("errored") + count("censored")
+    );
+    assert_eq!(count("scheduled"), records.len() as u64);
+    // Some were in flight at the kill, and about 3 s of 200 a second met nobody.
+    assert!(count("errored") >= 300, "{summary}");
+    assert!(
+        arrived
+            .keys()
+            .all(|i| records[*i as usize].dispatched_ns.is_some())
+    );
+}
+
+#[test]
+fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
+    let _turn = turn();
+    let instrument = instrument();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = url(listener.local_addr().unwrap().port());
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &url,
+        "--model",
+        "m",
+        "--rate",
+        "20",
+        "--duration",
+        "1s",
+        "--timeout",
+        "500ms",
+        "--json",
+        "--no-canary",
+    ]);
+    finished.expect_code(0);
+    let summary = summary(&finished.stdout);
+    assert_eq!(summary["censored"], summary["scheduled"]);
+    assert_eq!(summary["censored_by_kind"]["timeout"], summary["scheduled"]);
+    assert_eq!(summary["ttft_ms"]["mean"], Value::Null);
+    assert_eq!(summary["out"], Value::Null);
+    // Silence is told apart from a slow end, where that is asked.
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &url,
+        "--model",
+        "m",
+        "--concurrency",
+        "2",
+        "--requests",
+        "4",
+        "--idle-timeout",
+        "200ms",
+        "--json",
+        "--no-canary",
+    ]);
+    finished.expect_code(0);
+    assert_eq!(
+        self::summary(&finished.stdout)["censored_by_kind"]["idle"],
+        4
+    );
+}
+
+#[test]
+fn an_interrupt_leaves_partial_results_that_say_so() {
+    let _turn = turn();
+    for signal in [Signal::INT, Signal::TERM] {
+        let instrument = instrument();
+        let port = free_port();
+        let _server = mock(&instrument, port, &["--ttft-ms", "20"]);
+        let mut load = instrument.start([
+            "load",
+            "--url",
+            &url(port),
+            "--rate",
+            "40",
+            "--duration",
+            "10m",
+            "--max-tokens",
+            "4",
+            "--json",
+            "--out",
+            "out",
+        ]);
+        let truth = instrument.path("truth.jsonl");
+        load.wait_while_it_runs("some requests", || {
+            (by_index(&read_truth(&truth), "request_end").len() >= 40).then_some(())
+        });
+        load.signal(signal);
+        let finished = load.finish();
+        finished.expect_code(130);
+        let summary = summary(&finished.stdout);
+        assert_eq!(summary["partial"], true);
+        assert!(finished.stderr.contains("PARTIAL"), "{}", finished.stderr);
+        let records = requests(&instrument.path("out"));
+        // Every request of the schedule has its outcome, also those that were never due.
+        assert_eq!(summary["scheduled"], records.len());
+        assert!(summary["completed"].as_u64().unwrap() > 0);
+        let offered = summary["offered_rate"].as_f64().unwrap();
+        assert!((10.0..160.0).contains(&offered), "{offered}");
+    }
+}
+
+#[test]
+fn a_killed_instrument_leaves_records_that_analyze_reads() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let server = mock(&instrument, port, &["--ttft-ms", "20"]);
+    let mut load = instrument.start([
+        "load",
+        "--url",
+        &url(port),
+        "--rate",
+        "40",
+        "--duration",
+        "10m",
+        "--max-tokens",
+        "4",
+        "--out",
+        "out",
+    ]);
+    let truth = instrument.path("truth.jsonl");
+    load.wait_while_it_runs("some ends", || {
+        (by_index(&read_truth(&truth), "request_end").len() >= 80).then_some(())
+    });
+    load.signal(Signal::KILL);
+    assert_eq!(load.finish().code, None);
+    let finished = instrument.run(["analyze", "out"]);
+    finished.expect_code(2);
+    let summary = json(&instrument.path("out").join("summary.json"));
+    assert_eq!(summary["partial"], true);
+    assert!(summary["completed"].as_u64().unwrap() > 0, "{summary}");
+    server.signal(Signal::TERM);
+    server.finish();
+    instrument.expect_nothing_left(GONE_WITHIN);
+}
+
+#[test]
+fn a_key_is_nowhere_to_be_found() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "5"]);
+    const KEY: &str = "sk-very-secret-0815";
+    let mut command = instrument.command([
+        "load",
+        "--url",
+        &url(port),
+        "--rate",
+        "20",
+        "--duration",
+        "1s",
+        "--max-tokens",
+        "2",
+        "--api-key-env",
+        "MY_KEY",
+        "--json",
+        "--out",
+        "out",
+    ]);
+    command.env("MY_KEY", KEY);
+    let finished = instrument.start_command(command).finish();
+    finished.expect_code(0);
+    assert!(!(finished.stdout + &finished.stderr).contains(KEY));
+    for entry in std::fs::read_dir(instrument.path("out")).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(KEY.len()).any(|w| w == KEY.as_bytes()));
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let instrument = instrument();
+    std::fs::create_dir(instrument.path("full")).unwrap();
+    instrument.write("full/thing", "x");
+    let nobody = url(free_port());
+    for (args, code, text) in [
+        (vec!["--rate", "1"], 3, "--url"),
+        (vec!["--url", &nobody], 3, "--concurrency"),
+        (vec!["--url", &nobody, "--rate", "1"], 5, "refused"),
+        (vec!["--url", &nobody, "--rate", "x"], 3, "a ramp 5..50"),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--arrivals", "gamma"],
+            3,
+            "gamma:BURSTINESS",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--duration", "1 week"],
+            3,
+            "is not a duration",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1e9", "--model", "m"],
+            3,
+            "lower the rate",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "0", "--model", "m"],
+            3,
+            "not a positive number",
+        ),
+        (
+            vec!["--url", "ftp://h", "--rate", "1", "--model", "m"],
+            3,
+            "http://host:port",
+        ),
+        (
+            vec!["--url", &nobody, "--concurrency", "0", "--model", "m"],
+            3,
+            "choose 1 to",
+        ),
+        (
+            vec![
+                "--url", &nobody, "--rate", "1", "--model", "m", "--out", "full",
+            ],
+            3,
+            "holds something already",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--api-key-env",
+                "NO_SUCH_VARIABLE",
+            ],
+            3,
+            "NO_SUCH_VARIABLE",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--header",
+                "Authorization: Bearer sk-1",
+            ],
+            3,
+            "--api-key-env",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--threads",
+                "0",
+                "--model",
+                "m",
+            ],
+            3,
+            "choose 1 to 64",
+        ),
+    ] {
+        let finished = instrument.run(["load"].into_iter().chain(args.iter().copied()));
+        assert_eq!(finished.code, Some(code), "{args:?}\n{}", finished.stderr);
+        assert!(
+            finished.stderr.contains(text),
+            "{args:?}\n{}",
+            finished.stderr
+        );
+        assert!(
+            !finished.stderr.contains("sk-1"),
+            "{args:?}\n{}",
+            finished.stderr
+        );
+    }
+    wait_for("nothing left", || {
+        instrument.processes().is_empty().then_some(())
+    });
+}

@@ -1,0 +1,262 @@
+//! Caps, closed loops, shares, and the kinds of censoring, against a scripted server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::*;
+use blackstart_load::{ClosedLoop, LoadRun, OpenLoop, Pacing, Share, start};
+use blackstart_plan::Schedule;
+use blackstart_record::{CensorKind, Outcome, RunRecords, read_run};
+
+/// A server that counts the requests under way and takes a while for each.
+fn counting(each: Duration) -> (Server, Arc<AtomicUsize>) {
+    let most = Arc::new(AtomicUsize::new(0));
+    let now = AtomicUsize::new(0);
+    let seen = Arc::clone(&most);
+    let server = Server::start(move |exchange| {
+        let under_way = now.fetch_add(1, Ordering::SeqCst) + 1;
+        seen.fetch_max(under_way, Ordering::SeqCst);
+        std::thread::sleep(each);
+        // Before the answer: the client may start the next one as soon as it has it.
+        now.fetch_sub(1, Ordering::SeqCst);
+        exchange.send(&good_answer(3));
+        Then::KeepAlive
+    });
+    (server, most)
+}
+
+fn every_ms(ms: i64, count: i64) -> Schedule {
+    Schedule {
+        intended_ns: (1..=count).map(|k| k * ms * MS).collect(),
+    }
+}
+
+fn drive_paced(mut run: LoadRun, pacing: Pacing) -> RunRecords {
+    run.pacing = pacing;
+    let dir = run.dir.clone();
+    start(run).unwrap().join().unwrap();
+    read_run(&dir).unwrap()
+}
+
+fn closed(concurrency: u32, requests: u64, end_ms: i64) -> Pacing {
+    Pacing::Closed(ClosedLoop {
+        concurrency,
+        requests,
+        end_ns: end_ms * MS,
+    })
+}
+
+#[test]
+fn a_cap_holds_and_its_wait_counts_in_latencies_and_not_in_skew() {
+    let (server, most) = counting(Duration::from_millis(50));
+    let dir = tempfile::tempdir().unwrap();
+    let records = drive_paced(
+        load_run(plan(server.url()), 1, dir.path()),
+        Pacing::Open(OpenLoop {
+            schedule: every_ms(5, 12),
+            share: Share::WHOLE,
+            concurrency: Some(2),
+        }),
+    );
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+    assert_eq!(records.requests.len(), 12);
+    for (k, r) in (0_i64..).zip(&records.requests) {
+        assert_eq!(r.outcome, Outcome::Completed, "{r:?}");
+        // Two at a time, 50 ms each: the pair k/2 cannot have its answer before its turn's end.
+        let turn_end = (k / 2 + 1) * 50 * MS;
+        assert!(r.ttft_ns().unwrap() >= turn_end - r.intended_ns, "{r:?}");
+        if k >= 2 {
+            let admitted = r.admitted_ns.expect("it waited");
+            assert!(admitted > r.intended_ns && admitted <= r.dispatched_ns.unwrap());
+            let skew = r.send_skew_ns().unwrap();
+            assert!(skew <= r.dispatched_ns.unwrap() - admitted, "{r:?}");
+        } else {
+            assert_eq!(r.admitted_ns, None);
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_never_admitted_is_censored_by_its_timeout() {
+    let server = Server::start(|exchange| {
+        exchange.hang();
+        Then::Close
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = plan(server.url());
+    plan.timeout_ns = 200 * MS;
+    let records = drive_paced(
+        load_run(plan, 1, dir.path()),
+        Pacing::Open(OpenLoop {
+            schedule: every_ms(1, 3),
+            share: Share::WHOLE,
+            concurrency: Some(1),
+        }),
+    );
+    for r in &records.requests {
+        assert_eq!(r.censor_kind, Some(CensorKind::Timeout), "{r:?}");
+        assert_eq!(r.observed_ns(), 200 * MS);
+    }
+}
+
+#[test]
+fn a_closed_loop_keeps_its_slots_full_and_stops_at_its_number() {
+    let (server, most) = counting(Duration::from_millis(20));
+    let dir = tempfile::tempdir().unwrap();
+    let records = drive_paced(
+        load_run(plan(server.url()), 1, dir.path()),
+        closed(3, 20, 60_000),
+    );
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+    assert_eq!(server.requests.lock().unwrap().len(), 20);
+    let indices: Vec<u64> = records.requests.iter().map(|r| r.index).collect();
+    assert_eq!(indices, (0..20).collect::<Vec<_>>());
+    assert!(
+        records
+            .requests
+            .iter()
+            .all(|r| r.outcome == Outcome::Completed)
+    );
+    // Each is intended when it is started, and none before the epoch.
+    assert!(records.requests.iter().all(|r| r.intended_ns >= 0));
+}
+
+#[test]
+fn a_closed_loop_stops_at_its_time() {
+    let (server, _) = counting(Duration::from_millis(5));
+    let dir = tempfile::tempdir().unwrap();
+    let records = drive_paced(
+        load_run(plan(server.url()), 1, dir.path()),
+        closed(2, 1_000_000, 200),
+    );
+    assert!(!records.requests.is_empty());
+    assert!(records.requests.iter().all(|r| r.intended_ns < 200 * MS));
+}
+
+#[test]
+fn a_server_that_refuses_is_not_hammered() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let dir = tempfile::tempdir().unwrap();
+    let records = drive_paced(
+        load_run(plan(url), 1, dir.path()),
+        closed(2, 1_000_000, 450),
+    );
+    let n = records.requests.len();
+    // Two slots, a rest of 100 ms after each failure.
+    assert!((2..=10).contains(&n), "{n}");
+    assert!(
+        records
+            .requests
+            .iter()
+            .all(|r| r.outcome == Outcome::Errored)
+    );
+}
+
+#[test]
+fn silence_after_a_token_is_censored_as_idle() {
+    let server = Server::start(|exchange| {
+        exchange.send(&(STREAM_HEAD.to_owned() + &token()));
+        exchange.hang();
+        Then::Close
+    });
+    let mut plan = plan(server.url());
+    plan.idle_timeout_ns = Some(150 * MS);
+    let (_, records) = drive(plan, 2);
+    for r in &records.requests {
+        assert_eq!(r.censor_kind, Some(CensorKind::Idle), "{r:?}");
+        assert_eq!(r.ended_ns, r.last_token_ns.unwrap() + 150 * MS);
+        assert_eq!(r.content_events, 1);
+    }
+}
+
+#[test]
+fn a_server_that_never_answers_is_idle_from_the_intended_time() {
+    let server = Server::start(|exchange| {
+        exchange.hang();
+        Then::Close
+    });
+    let mut plan = plan(server.url());
+    plan.idle_timeout_ns = Some(120 * MS);
+    let (_, records) = drive(plan, 2);
+    for r in &records.requests {
+        assert_eq!(r.censor_kind, Some(CensorKind::Idle), "{r:?}");
+        assert_eq!(r.observed_ns(), 120 * MS);
+    }
+}
+
+#[test]
+fn comments_are_no_content() {
+    let server = Server::start(|exchange| {
+        exchange.send(STREAM_HEAD);
+        while !exchange.stopped() {
+            exchange.send(&chunk(": still there\n\n"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Then::Close
+    });
+    let mut plan = plan(server.url());
+    plan.first_token_timeout_ns = Some(200 * MS);
+    plan.idle_timeout_ns = Some(1_000 * MS);
+    let (_, records) = drive(plan, 2);
+    for r in &records.requests {
+        assert_eq!(r.censor_kind, Some(CensorKind::FirstToken), "{r:?}");
+        assert_eq!(r.observed_ns(), 200 * MS);
+    }
+}
+
+#[test]
+fn a_first_token_in_time_ends_that_timeout() {
+    let server = Server::start(|exchange| {
+        exchange.send(&(STREAM_HEAD.to_owned() + &token()));
+        std::thread::sleep(Duration::from_millis(300));
+        exchange.send(&(token() + &token() + &tail(3)));
+        Then::KeepAlive
+    });
+    let mut plan = plan(server.url());
+    plan.first_token_timeout_ns = Some(200 * MS);
+    let (_, records) = drive(plan, 2);
+    assert!(
+        records
+            .requests
+            .iter()
+            .all(|r| r.outcome == Outcome::Completed)
+    );
+}
+
+#[test]
+fn shares_together_are_the_whole_load() {
+    let server = Server::start(|exchange| {
+        exchange.send(&good_answer(3));
+        Then::KeepAlive
+    });
+    let schedule = every_ms(3, 20);
+    let mut seen: Vec<Option<i64>> = vec![None; 20];
+    for number in 0..3 {
+        let dir = tempfile::tempdir().unwrap();
+        let records = drive_paced(
+            load_run(plan(server.url()), 1, dir.path()),
+            Pacing::Open(OpenLoop {
+                schedule: schedule.clone(),
+                share: Share { number, of: 3 },
+                concurrency: None,
+            }),
+        );
+        for r in &records.requests {
+            assert_eq!(seen[r.index as usize].replace(r.intended_ns), None);
+        }
+    }
+    let seen: Vec<i64> = seen.into_iter().map(Option::unwrap).collect();
+    assert_eq!(seen, schedule.intended_ns);
+    // Prompts are unique over all shares.
+    let bodies: std::collections::HashSet<String> = server
+        .requests
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|r| r.split("\r\n\r\n").nth(1).unwrap().to_owned())
+        .collect();
+    assert_eq!(bodies.len(), 20);
+}

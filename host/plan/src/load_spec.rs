@@ -1,0 +1,96 @@
+//! A plain load: no fault, no phases. What `blackstart load` will do, before it does it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Arrivals, ArrivalsError, LoadPlan, RateProfile, Schedule, SloThresholds};
+
+/// Version of `load.json`.
+pub const LOAD_SPEC_SCHEMA_VERSION: u32 = 1;
+
+/// A load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    /// [`LOAD_SPEC_SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of the instrument that made it.
+    pub instrument_version: String,
+    /// Requests and where they go. `rate_per_s` is the mean of the whole load, 0 in a closed loop.
+    pub load: LoadPlan,
+    /// What releases them.
+    pub pace: Pace,
+    /// Seed of arrivals and prompts.
+    pub seed: u64,
+    /// When a request is good.
+    pub slo: SloThresholds,
+    /// SHA-256 of the schedule, in an open loop.
+    pub schedule_sha256: Option<String>,
+}
+
+/// What releases the requests of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "loop", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Pace {
+    /// A schedule, whatever the server does.
+    Open {
+        /// The rate over time.
+        profile: RateProfile,
+        /// Most requests; the schedule ends with the first of both.
+        requests: Option<u64>,
+        /// Most requests under way at a time.
+        concurrency: Option<u32>,
+    },
+    /// The ends of earlier requests.
+    Closed {
+        /// Requests under way at all times.
+        concurrency: u32,
+        /// Most requests.
+        requests: u64,
+        /// When no more are started, in nanoseconds of run time.
+        length_ns: i64,
+    },
+}
+
+impl Pace {
+    /// When no more requests are started, in run time.
+    pub fn length_ns(&self) -> i64 {
+        match self {
+            Self::Open { profile, .. } => profile.length_ns(),
+            Self::Closed { length_ns, .. } => *length_ns,
+        }
+    }
+}
+
+impl LoadSpec {
+    /// The schedule of an open loop; `None` of a closed one.
+    ///
+    /// # Errors
+    /// See [`ArrivalsError`].
+    pub fn schedule(&self) -> Result<Option<Schedule>, ArrivalsError> {
+        let Pace::Open {
+            profile, requests, ..
+        } = &self.pace
+        else {
+            return Ok(None);
+        };
+        schedule(self.load.arrivals, profile, *requests, self.seed).map(Some)
+    }
+}
+
+/// The schedule of an open loop with a bound on its requests.
+///
+/// # Errors
+/// See [`ArrivalsError`].
+pub fn schedule(
+    arrivals: Arrivals,
+    profile: &RateProfile,
+    requests: Option<u64>,
+    seed: u64,
+) -> Result<Schedule, ArrivalsError> {
+    let mut schedule = arrivals.schedule_profile(profile, seed)?;
+    if let Some(requests) = requests {
+        let most = usize::try_from(requests).unwrap_or(usize::MAX);
+        schedule.intended_ns.truncate(most);
+    }
+    Ok(schedule)
+}
