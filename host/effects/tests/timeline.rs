@@ -285,7 +285,8 @@ fn a_victim_that_dies_between_look_up_and_fire_is_a_failed_step() {
     until("second ended", || bench.names(ids[1]).len() == 2);
     if bench.names(ids[1])[1] == "failed" {
         let detail = bench.wait(ids[1], "failed").detail.expect("reason");
-        assert!(detail.contains("had ended"), "{detail}");
+        // The last look, at the instant itself, finds nobody either.
+        assert!(detail.contains("ended"), "{detail}");
     }
     until("dead", || victim.state() == 'Z');
     let late = bench

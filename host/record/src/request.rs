@@ -199,10 +199,22 @@ mod tests {
     use crate::testing::record;
 
     #[test]
+    fn the_wait_for_admission_is_no_skew_of_the_client() {
+        let mut r = record(1);
+        r.connect_started_ns = None;
+        r.admitted_ns = Some(r.intended_ns + 3_000_000_000);
+        r.dispatched_ns = r.admitted_ns.map(|t| t + 40_000);
+        assert_eq!(r.send_skew_ns(), Some(40_000));
+        r.connect_started_ns = Some(r.intended_ns);
+        assert_eq!(r.send_skew_ns(), Some(0));
+    }
+
+    #[test]
     fn a_slow_connect_is_no_skew_of_the_client() {
         let mut r = record(1);
         let at = |us: i64| Some(r.intended_ns + us * 1000);
         let (early, late, written) = (at(-100), at(300), at(90_000));
+        r.admitted_ns = None;
         r.dispatched_ns = written;
         r.connect_started_ns = None;
         assert_eq!(r.send_skew_ns(), Some(90_000_000), "its own delay");
