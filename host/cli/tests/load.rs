@@ -292,6 +292,91 @@ fn a_killed_server_leaves_counts_that_agree() {
     );
 }
 
+/// A data set with timestamps is a trace: sent when it says, what it says.
+#[test]
+fn a_trace_is_replayed() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "5", "--itl-ms", "1"]);
+    instrument.write(
+        "trace.jsonl",
+        concat!(
+            "{\"prompt\":\"a\",\"timestamp\":100.0,\"max_tokens\":2}\n",
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"b\"}],\"timestamp\":100.25,\"max_tokens\":5}\n",
+            "{\"prompt\":\"c\",\"timestamp\":101.0,\"max_tokens\":3}\n",
+        ),
+    );
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &url(port),
+        "--arrivals",
+        "trace",
+        "--prompt-file",
+        "trace.jsonl",
+        "--ignore-eos",
+        "--json",
+        "--out",
+        "out",
+    ]);
+    finished.expect_code(0);
+    let records = requests(&instrument.path("out"));
+    let times: Vec<i64> = records.iter().map(|r| r.intended_ns).collect();
+    assert_eq!(times, [0, 250_000_000, 1_000_000_000]);
+    let tokens: Vec<_> = records.iter().map(|r| r.completion_tokens).collect();
+    assert_eq!(tokens, [Some(2), Some(5), Some(3)]);
+    assert_eq!(summary(&finished.stdout)["completed"], 3);
+    let spec = json(&instrument.path("out").join("load.json"));
+    assert_eq!(spec["prompts"]["requests"], 3);
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &url(port),
+        "--arrivals",
+        "trace",
+        "--rate",
+        "1",
+        "--prompt-file",
+        "trace.jsonl",
+    ]);
+    finished.expect_code(3);
+    assert!(
+        finished.stderr.contains("leave --rate out"),
+        "{}",
+        finished.stderr
+    );
+    instrument.write("text.txt", "a text to send");
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &url(port),
+        "--rate",
+        "20",
+        "--duration",
+        "1s",
+        "--prompt-file",
+        "text.txt",
+        "--json",
+    ]);
+    finished.expect_code(0);
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &url(port),
+        "--arrivals",
+        "trace",
+        "--prompt-file",
+        "text.txt",
+    ]);
+    finished.expect_code(3);
+    assert!(
+        finished.stderr.contains("`timestamp`"),
+        "{}",
+        finished.stderr
+    );
+}
+
 #[test]
 fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
     let _turn = turn();
@@ -458,7 +543,11 @@ fn mistakes_are_named() {
     let nobody = url(free_port());
     for (args, code, text) in [
         (vec!["--rate", "1"], 3, "--url"),
-        (vec!["--url", &nobody], 3, "--concurrency"),
+        (
+            vec!["--url", &nobody],
+            3,
+            "give --rate, --concurrency or both",
+        ),
         (vec!["--url", &nobody, "--rate", "1"], 5, "refused"),
         (vec!["--url", &nobody, "--rate", "x"], 3, "a ramp 5..50"),
         (

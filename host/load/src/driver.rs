@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::canary::{Canary, CanaryTarget};
 use crate::pacing::{Pacing, State};
 use crate::progress::{Progress, snapshot};
-use crate::prompt::BodyTemplate;
+use crate::prompt::{BodyTemplate, Prompts};
 use crate::shared::Shared;
 use crate::worker::{self, RequestKit, WorkerSetup, prepare_thread};
 use crate::writer::{self, MAX_QUEUED_MESSAGES, Written};
@@ -38,6 +38,8 @@ pub struct LoadRun {
     pub plan: LoadPlan,
     /// What releases its requests.
     pub pacing: Pacing,
+    /// What they ask.
+    pub prompts: Prompts,
     /// Seed of the run; makes its prompts its own.
     pub seed: u64,
     /// The run's clock. Its epoch may lie ahead.
@@ -310,7 +312,7 @@ fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
     Ok(RequestKit {
         uri: request_uri(&address, plan.endpoint)?,
         headers,
-        template: BodyTemplate::new(plan, run.seed)?,
+        template: BodyTemplate::new(plan, &run.prompts, run.seed)?,
         id_prefix: run.request_id_prefix.clone(),
         replica_header: plan
             .replica_header
@@ -320,7 +322,6 @@ fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
         timeout_ns: plan.timeout_ns,
         first_token_timeout_ns: plan.first_token_timeout_ns,
         idle_timeout_ns: plan.idle_timeout_ns,
-        exact_tokens: plan.ignore_eos.then_some(plan.max_tokens),
         secret: run.api_key.clone().map(Arc::new),
         good: run.good,
         address,

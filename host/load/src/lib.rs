@@ -35,5 +35,8 @@ pub use driver::{
 pub use error::LoadError;
 pub use pacing::{ClosedLoop, MAX_CONCURRENCY, OpenLoop, Pacing, Share};
 pub use progress::Progress;
-pub use prompt::{MAX_PROMPT_WORDS, UNIQUE_WORDS};
+pub use prompt::{
+    DataSet, MAX_DATA_SET_BYTES, MAX_DATA_SET_LINES, MAX_PROMPT_BYTES, MAX_PROMPT_WORDS, Prompts,
+    UNIQUE_WORDS,
+};
 pub use secret::Secret;

@@ -55,7 +55,6 @@ pub(crate) struct RequestKit {
     pub(crate) timeout_ns: i64,
     pub(crate) first_token_timeout_ns: Option<i64>,
     pub(crate) idle_timeout_ns: Option<i64>,
-    pub(crate) exact_tokens: Option<u32>,
     pub(crate) secret: Option<Arc<Secret>>,
     pub(crate) good: SloThresholds,
 }
@@ -64,10 +63,10 @@ pub(crate) struct RequestKit {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 impl RequestKit {
-    /// Builds one request.
-    fn request(&self, index: u64) -> Request {
+    /// Builds one request from its body.
+    fn request(&self, index: u64, body: Bytes) -> Request {
         let id = format!("{}-{index}", self.id_prefix);
-        let mut request = post(&self.uri, &self.headers, self.template.body(index));
+        let mut request = post(&self.uri, &self.headers, body);
         if let Ok(id) = HeaderValue::from_str(&id) {
             request.headers_mut().insert(REQUEST_ID, id);
         }
@@ -324,6 +323,7 @@ impl Lane {
     async fn one(&self, index: u64, intended_ns: i64) -> (Outcome, Option<Leftover>) {
         let clock = self.shared.clock;
         let from_intended = |ns: i64| intended_ns.saturating_add(ns);
+        let (body, exact_tokens) = self.kit.template.body(index);
         let mut response = Response::new(
             index,
             intended_ns,
@@ -331,7 +331,7 @@ impl Lane {
                 deadline_ns: from_intended(self.kit.timeout_ns),
                 first_token_deadline_ns: self.kit.first_token_timeout_ns.map(from_intended),
                 idle_ns: self.kit.idle_timeout_ns,
-                exact_tokens: self.kit.exact_tokens,
+                exact_tokens,
                 secret: self.kit.secret.clone(),
             },
         );
@@ -349,7 +349,7 @@ impl Lane {
                     let _permit = self.admission(intended_ns, &mut response).await;
                     exchange(
                         &self.pool,
-                        self.kit.request(index),
+                        self.kit.request(index, body),
                         intended_ns,
                         self.kit.replica_header.as_ref(),
                         &mut response,

@@ -25,6 +25,43 @@ pub struct LoadSpec {
     pub slo: SloThresholds,
     /// SHA-256 of the schedule, in an open loop.
     pub schedule_sha256: Option<String>,
+    /// What the requests ask.
+    pub prompts: PromptSpec,
+    /// Which part of the schedule this is.
+    pub share: ShareSpec,
+}
+
+/// What the requests of a load ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum PromptSpec {
+    /// Made up from the seed.
+    Synthetic {
+        /// Words that all prompts begin with.
+        shared_words: u32,
+    },
+    /// One text behind unique words.
+    Text {
+        /// SHA-256 of the file.
+        sha256: String,
+    },
+    /// A data set.
+    DataSet {
+        /// SHA-256 of the file.
+        sha256: String,
+        /// Its requests.
+        requests: u64,
+    },
+}
+
+/// One of several equal parts of a schedule: every `of`th request from the `number`th on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareSpec {
+    /// From 0.
+    pub number: u32,
+    /// How many parts there are.
+    pub of: u32,
 }
 
 /// What releases the requests of a load.
@@ -37,6 +74,15 @@ pub enum Pace {
         profile: RateProfile,
         /// Most requests; the schedule ends with the first of both.
         requests: Option<u64>,
+        /// Most requests under way at a time.
+        concurrency: Option<u32>,
+    },
+    /// The times of a recorded trace.
+    Trace {
+        /// When the last request is sent, in nanoseconds of run time.
+        length_ns: i64,
+        /// Requests.
+        requests: u64,
         /// Most requests under way at a time.
         concurrency: Option<u32>,
     },
@@ -56,13 +102,14 @@ impl Pace {
     pub fn length_ns(&self) -> i64 {
         match self {
             Self::Open { profile, .. } => profile.length_ns(),
-            Self::Closed { length_ns, .. } => *length_ns,
+            Self::Closed { length_ns, .. } | Self::Trace { length_ns, .. } => *length_ns,
         }
     }
 }
 
 impl LoadSpec {
-    /// The schedule of an open loop; `None` of a closed one.
+    /// The schedule of an open loop, from its seed; `None` of a trace, which has its times from
+    /// elsewhere, and of a closed loop.
     ///
     /// # Errors
     /// See [`ArrivalsError`].

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, Urgency, monotonic_ns, request_real_time};
 use blackstart_effects::{Mode, Notice, Timeline, TimelineOptions, Watchdog};
-use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, OpenLoop, Pacing, Secret};
+use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret};
 use blackstart_observe::{CpuSource, EventSink, FireSignal, ObserveRun, Observers};
 use blackstart_plan::RunPlan;
 use blackstart_plugins::{EffectEvent, FaultPlugin};
@@ -124,6 +124,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     let load = blackstart_load::start(LoadRun {
         plan: plan.load.clone(),
         pacing: Pacing::Open(OpenLoop::whole(schedule)),
+        prompts: Prompts::UNIQUE,
         seed: context.planned.seed,
         clock,
         canary: canary.as_ref().map(|c| CanaryTarget::known(c.base_url())),

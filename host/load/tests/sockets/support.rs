@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use blackstart_clock::{RunClock, monotonic_ns};
-use blackstart_load::{LoadHandle, LoadRun, LoadSummary, OpenLoop, Pacing, start};
+use blackstart_load::{LoadHandle, LoadRun, LoadSummary, OpenLoop, Pacing, Prompts, start};
 use blackstart_plan::{Arrivals, Endpoint, LoadPlan, Schedule, SloThresholds};
 use blackstart_record::{RequestRecord, RunRecords, read_run};
 
@@ -239,6 +239,7 @@ pub fn load_run(plan: LoadPlan, count: i64, dir: &Path) -> LoadRun {
     LoadRun {
         pacing: at((1..=count).map(|k| k * 10 * MS).collect()),
         plan,
+        prompts: Prompts::UNIQUE,
         seed: 5,
         clock: RunClock::with_epoch(monotonic_ns() + 20 * MS),
         canary: None,

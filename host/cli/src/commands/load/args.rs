@@ -1,14 +1,16 @@
 //! Options of `blackstart load`, and the plan that they make.
 
+use std::io::Read;
 use std::path::PathBuf;
 
 use blackstart_config::Duration;
-use blackstart_load::Secret;
+use blackstart_load::{DataSet, MAX_DATA_SET_BYTES, Prompts, Secret};
 use blackstart_plan::{
     Arrivals, Endpoint, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, MAX_SCHEDULED_REQUESTS, Pace,
-    RateProfile, RateSegment, SloThresholds,
+    PromptSpec, RateProfile, RateSegment, Schedule, ShareSpec, SloThresholds, schedule,
 };
 use clap::{Args, ValueEnum};
+use sha2::{Digest, Sha256};
 
 use crate::exit::{Exit, Failure};
 
@@ -30,19 +32,19 @@ pub struct LoadArgs {
     /// Requests per second: 20, a ramp 5..50, or equal steps 10,20,40
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
-    /// Most requests under way; without --rate, a closed loop of so many
-    #[arg(long, value_name = "N", required_unless_present = "rate")]
+    /// Most requests under way; without --rate or a trace, a closed loop of so many
+    #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// How long requests are started
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = Duration::parse)]
-    duration: Duration,
+    /// How long requests are started [default: 30s; a trace's own length]
+    #[arg(long, value_name = "TIME", value_parser = Duration::parse)]
+    duration: Option<Duration>,
     /// Most requests
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Arrival process of an open loop: poisson, constant, or gamma:BURSTINESS (1 is Poisson, less is
-    /// burstier)
+    /// Arrival process of an open loop: poisson, constant, gamma:BURSTINESS (1 is Poisson, less is
+    /// burstier), or trace (the timestamps of the data set)
     #[arg(long, value_name = "PROCESS", default_value = "poisson", value_parser = parse_arrivals)]
-    arrivals: Arrivals,
+    arrivals: ArrivalsArg,
     /// Seed of arrivals and prompts
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -58,6 +60,18 @@ pub struct LoadArgs {
     /// Words of a synthetic prompt; the first ones are unique to the request
     #[arg(long, value_name = "N", default_value_t = 128)]
     prompt_words: u32,
+    /// Words that all synthetic prompts begin with: what a prefix cache can serve
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "prompt_file"
+    )]
+    shared_prefix_words: u32,
+    /// A text to send, or a data set (.jsonl): one object a line with `prompt` or `messages`, and
+    /// optionally `max_tokens` and `timestamp` (seconds)
+    #[arg(long, value_name = "FILE")]
+    pub(super) prompt_file: Option<PathBuf>,
     /// A request without an end after so long is censored
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = Duration::parse)]
     timeout: Duration,
@@ -140,6 +154,12 @@ impl Rate {
     }
 }
 
+/// How long requests are started, unless said otherwise.
+const DEFAULT_LENGTH_NS: i64 = 30_000_000_000;
+fn sha256(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
 /// Most steps of a rate on the command line.
 const MAX_STEPS: usize = 100;
 
@@ -166,15 +186,25 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(Rate::Steps(steps))
 }
 
-fn parse_arrivals(text: &str) -> Result<Arrivals, String> {
+/// What decides the times of an open loop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum ArrivalsArg {
+    /// A process at the rate.
+    Process(Arrivals),
+    /// The data set's timestamps.
+    Trace,
+}
+
+fn parse_arrivals(text: &str) -> Result<ArrivalsArg, String> {
     match text.split_once(':') {
-        None if text == "poisson" => Ok(Arrivals::Poisson),
-        None if text == "constant" => Ok(Arrivals::Constant),
+        None if text == "poisson" => Ok(ArrivalsArg::Process(Arrivals::Poisson)),
+        None if text == "constant" => Ok(ArrivalsArg::Process(Arrivals::Constant)),
+        None if text == "trace" => Ok(ArrivalsArg::Trace),
         Some(("gamma", burstiness)) => burstiness
             .parse()
-            .map(|burstiness| Arrivals::Gamma { burstiness })
+            .map(|burstiness| ArrivalsArg::Process(Arrivals::Gamma { burstiness }))
             .map_err(|_| format!("`{burstiness}` is no number; write gamma:0.5")),
-        _ => Err("write poisson, constant, or gamma:BURSTINESS".to_owned()),
+        _ => Err("write poisson, constant, gamma:BURSTINESS, or trace".to_owned()),
     }
 }
 
@@ -207,7 +237,6 @@ impl LoadArgs {
             (Some(name), _) => std::env::var(name)
                 .map_err(|_| wrong(format!("--api-key-env names {name}, which is not set")))?,
             (None, Some(path)) => {
-                use std::io::Read;
                 let mut key = String::new();
                 std::fs::File::open(path)
                     .and_then(|f| f.take(MAX_KEY_BYTES).read_to_string(&mut key))
@@ -222,41 +251,118 @@ impl LoadArgs {
         Ok(Some(Secret::new(key)))
     }
 
-    /// The load that was asked for. `model` is called for its name when none was given.
+    /// What the requests ask.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no data set.
+    pub(super) fn prompts(&self) -> Result<Prompts, Failure> {
+        let Some(path) = &self.prompt_file else {
+            return Ok(Prompts::Synthetic {
+                shared_words: self.shared_prefix_words,
+            });
+        };
+        let wrong = |what: String| {
+            Failure::message(Exit::Configuration, format!("{}: {what}", path.display()))
+        };
+        let mut bytes = Vec::new();
+        blackstart_record::open_regular(path)
+            .and_then(|f| {
+                f.take(MAX_DATA_SET_BYTES as u64 + 1)
+                    .read_to_end(&mut bytes)
+            })
+            .map_err(|e| wrong(e.to_string()))?;
+        if path.extension().is_some_and(|e| e == "jsonl") {
+            return DataSet::parse(&bytes)
+                .map(Prompts::DataSet)
+                .map_err(|e| wrong(e.to_string()));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) if !text.trim().is_empty() => Ok(Prompts::Text(text)),
+            Ok(_) => Err(wrong("it is empty".to_owned())),
+            Err(_) => Err(wrong(
+                "it is no UTF-8 text; a data set needs the ending .jsonl".to_owned(),
+            )),
+        }
+    }
+
+    /// What releases the requests, their mean rate, and the times of an open loop.
+    fn pace(&self, prompts: &Prompts) -> Result<(Pace, f64, Option<Schedule>), Failure> {
+        let wrong = |what: String| Failure::message(Exit::Configuration, what);
+        let length_ns = self.duration.map_or(DEFAULT_LENGTH_NS, |d| d.ns);
+        if length_ns == 0 {
+            return Err(wrong("--duration 0 asks for nothing".to_owned()));
+        }
+        match (self.arrivals, &self.rate, self.concurrency) {
+            (ArrivalsArg::Trace, Some(_), _) => Err(wrong(
+                "a trace has its own times; leave --rate out".to_owned(),
+            )),
+            (ArrivalsArg::Trace, None, concurrency) => {
+                let times = match prompts {
+                    Prompts::DataSet(set) => set.timestamps_ns(),
+                    _ => None,
+                };
+                let times = times.ok_or_else(|| {
+                    wrong(
+                        "--arrivals trace needs --prompt-file with a data set (.jsonl) of which every \
+                         line has a `timestamp`"
+                            .to_owned(),
+                    )
+                })?;
+                let most = self.requests.unwrap_or(u64::MAX);
+                let within = self.duration.map_or(i64::MAX, |d| d.ns);
+                let intended_ns: Vec<i64> = (0..most)
+                    .zip(times.iter().copied().take_while(|t| *t < within))
+                    .map(|(_, t)| t)
+                    .collect();
+                let length_ns = intended_ns.last().map_or(1, |last| last + 1);
+                let pace = Pace::Trace {
+                    length_ns,
+                    requests: intended_ns.len() as u64,
+                    concurrency,
+                };
+                let rate = intended_ns.len() as f64 / (length_ns as f64 / 1e9).max(1.0);
+                Ok((pace, rate, Some(Schedule { intended_ns })))
+            }
+            (ArrivalsArg::Process(arrivals), Some(rate), concurrency) => {
+                let profile = rate.profile(length_ns);
+                let times = schedule(arrivals, &profile, self.requests, self.seed)
+                    .map_err(|e| wrong(e.to_string()))?;
+                let mean = profile.expected() / (length_ns as f64 / 1e9);
+                let pace = Pace::Open {
+                    profile,
+                    requests: self.requests,
+                    concurrency,
+                };
+                Ok((pace, mean, Some(times)))
+            }
+            (ArrivalsArg::Process(_), None, Some(concurrency)) => Ok((
+                Pace::Closed {
+                    concurrency,
+                    requests: self.requests.unwrap_or(MAX_SCHEDULED_REQUESTS as u64),
+                    length_ns,
+                },
+                0.0,
+                None,
+            )),
+            (ArrivalsArg::Process(_), None, None) => Err(wrong(
+                "nothing says how many requests to send; give --rate, --concurrency or both"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// The load that was asked for, with the times of an open loop. `model` is called for the
+    /// model's name when none was given.
     ///
     /// # Errors
     /// When options contradict each other or ask for something impossible.
     pub(super) fn spec(
         &self,
+        prompts: &Prompts,
         model: impl FnOnce(&LoadPlan) -> Result<String, Failure>,
-    ) -> Result<LoadSpec, Failure> {
+    ) -> Result<(LoadSpec, Option<Schedule>), Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
-        let length_ns = self.duration.ns;
-        if length_ns == 0 {
-            return Err(wrong("--duration 0 asks for nothing".to_owned()));
-        }
-        let (pace, rate_per_s) = match (&self.rate, self.concurrency) {
-            (Some(rate), concurrency) => {
-                let profile = rate.profile(length_ns);
-                let mean = profile.expected() / (length_ns as f64 / 1e9);
-                (
-                    Pace::Open {
-                        profile,
-                        requests: self.requests,
-                        concurrency,
-                    },
-                    mean,
-                )
-            }
-            (None, concurrency) => (
-                Pace::Closed {
-                    concurrency: concurrency.unwrap_or(1),
-                    requests: self.requests.unwrap_or(MAX_SCHEDULED_REQUESTS as u64),
-                    length_ns,
-                },
-                0.0,
-            ),
-        };
+        let (pace, rate_per_s, schedule) = self.pace(prompts)?;
         let ms = |what: &str, d: Duration| {
             u32::try_from(d.ns / 1_000_000)
                 .map_err(|_| wrong(format!("{what} {d} is longer than 49 days")))
@@ -268,7 +374,11 @@ impl LoadArgs {
             .collect::<Result<_, _>>()?;
         let mut load = LoadPlan {
             rate_per_s,
-            arrivals: self.arrivals,
+            arrivals: match self.arrivals {
+                ArrivalsArg::Process(arrivals) => arrivals,
+                // Not used: the times are the trace's.
+                ArrivalsArg::Trace => Arrivals::Constant,
+            },
             endpoint: match self.endpoint {
                 EndpointArg::Chat => Endpoint::Chat,
                 EndpointArg::Completions => Endpoint::Completions,
@@ -287,26 +397,36 @@ impl LoadArgs {
             threads: self.threads,
             real_time: !self.no_real_time,
         };
-        let mut spec = LoadSpec {
+        load.model = match &self.model {
+            Some(name) => name.clone(),
+            None => model(&load)?,
+        };
+        let spec = LoadSpec {
             schema_version: LOAD_SPEC_SCHEMA_VERSION,
             instrument_version: env!("CARGO_PKG_VERSION").to_owned(),
-            load: load.clone(),
+            load,
             pace,
             seed: self.seed,
             slo: SloThresholds {
                 ttft_ms: ms("--slo-ttft", self.slo_ttft)?,
                 e2e_ms: ms("--slo-e2e", self.slo_e2e)?,
             },
-            schedule_sha256: None,
+            schedule_sha256: schedule.as_ref().map(Schedule::sha256),
+            prompts: match prompts {
+                Prompts::Synthetic { shared_words } => PromptSpec::Synthetic {
+                    shared_words: *shared_words,
+                },
+                Prompts::Text(text) => PromptSpec::Text {
+                    sha256: sha256(text.as_bytes()),
+                },
+                Prompts::DataSet(set) => PromptSpec::DataSet {
+                    sha256: set.sha256().to_owned(),
+                    requests: set.requests() as u64,
+                },
+            },
+            share: ShareSpec { number: 0, of: 1 },
         };
-        let schedule = spec.schedule().map_err(|e| wrong(e.to_string()))?;
-        spec.schedule_sha256 = schedule.map(|s| s.sha256());
-        load.model = match &self.model {
-            Some(name) => name.clone(),
-            None => model(&load)?,
-        };
-        spec.load = load;
-        Ok(spec)
+        Ok((spec, schedule))
     }
 }
 
@@ -328,9 +448,11 @@ mod tests {
 
     #[test]
     fn arrivals_as_people_write_them() {
+        let process = |a| Ok(ArrivalsArg::Process(a));
         let gamma = Arrivals::Gamma { burstiness: 0.5 };
-        assert_eq!(parse_arrivals("gamma:0.5"), Ok(gamma));
-        assert_eq!(parse_arrivals("constant"), Ok(Arrivals::Constant));
+        assert_eq!(parse_arrivals("gamma:0.5"), process(gamma));
+        assert_eq!(parse_arrivals("constant"), process(Arrivals::Constant));
+        assert_eq!(parse_arrivals("trace"), Ok(ArrivalsArg::Trace));
         for text in ["gamma", "gamma:x", "Poisson:1", "weibull"] {
             assert!(parse_arrivals(text).is_err(), "{text}");
         }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use blackstart_analyze::{LOAD_SUMMARY_SCHEMA_VERSION, LoadAsked, LoadFigures, LoadFiguresBuilder};
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
 use blackstart_load::{
-    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Secret, Share,
+    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret, Share,
 };
-use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
+use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule};
 use blackstart_record::{
     EventKind, RunFiles, for_each_request, read_events, read_gaps, read_json, seal_journal,
     write_json_atomic,
@@ -68,13 +68,21 @@ impl Results {
 pub fn run(args: LoadArgs) -> Outcome {
     let api_key = args.api_key()?;
     let reporter = Reporter::new();
-    let spec = args.spec(|load| first_model(load, api_key.as_ref()))?;
+    let prompts = args.prompts()?;
+    let (spec, schedule) = args.spec(&prompts, |load| first_model(load, api_key.as_ref()))?;
     let results = results(args.out.as_deref())?;
     let dir = results.path();
     write_json_atomic(&dir.join(SPEC_FILE), &spec).map_err(Failure::internal)?;
     reporter.say(show::plan(&spec));
     let interrupt = Interrupt::watch()?;
-    let driven = drive(&spec, &args, api_key, dir, &reporter, &interrupt);
+    let asked = Asked {
+        spec: &spec,
+        schedule,
+        prompts,
+        api_key,
+        canary: !args.no_canary,
+    };
+    let driven = drive(asked, dir, &reporter, &interrupt);
     // What was recorded is summed up, whatever happened.
     let partial = driven.as_ref().map_or(true, |whole| !whole);
     let kept = match &results {
@@ -189,37 +197,56 @@ fn first_model(load: &LoadPlan, api_key: Option<&Secret>) -> Result<String, Fail
         .ok_or_else(|| Failure::message(Exit::Target, "the server lists no model"))
 }
 
+/// Everything that a load needs.
+struct Asked<'a> {
+    spec: &'a LoadSpec,
+    /// Of an open loop.
+    schedule: Option<Schedule>,
+    prompts: Prompts,
+    api_key: Option<Secret>,
+    canary: bool,
+}
+
 /// Whether the whole load was carried out.
 fn drive(
-    spec: &LoadSpec,
-    args: &LoadArgs,
-    api_key: Option<Secret>,
+    asked: Asked<'_>,
     dir: &Path,
     reporter: &Reporter,
     interrupt: &Interrupt,
 ) -> Result<bool, Failure> {
+    let spec = asked.spec;
     let provisional = RunClock::with_epoch(monotonic_ns());
-    let canary = (!args.no_canary)
+    let canary = asked
+        .canary
         .then(|| Canary::launch(dir, provisional))
         .transpose()?;
-    let pacing = match &spec.pace {
-        Pace::Open { concurrency, .. } => Pacing::Open(OpenLoop {
-            schedule: spec
-                .schedule()
-                .map_err(Failure::internal)?
-                .ok_or_else(|| Failure::message(Exit::Internal, "an open loop has a schedule"))?,
-            share: Share::WHOLE,
-            concurrency: *concurrency,
-        }),
-        Pace::Closed {
-            concurrency,
-            requests,
-            length_ns,
-        } => Pacing::Closed(ClosedLoop {
+    let pacing = match (&spec.pace, asked.schedule) {
+        (Pace::Open { concurrency, .. } | Pace::Trace { concurrency, .. }, Some(schedule)) => {
+            Pacing::Open(OpenLoop {
+                schedule,
+                share: Share {
+                    number: spec.share.number,
+                    of: spec.share.of,
+                },
+                concurrency: *concurrency,
+            })
+        }
+        (
+            Pace::Closed {
+                concurrency,
+                requests,
+                length_ns,
+            },
+            None,
+        ) => Pacing::Closed(ClosedLoop {
             concurrency: *concurrency,
             requests: *requests,
             end_ns: *length_ns,
         }),
+        _ => {
+            let what = "internal error: an open loop has a schedule, and a closed one has none";
+            return Err(Failure::message(Exit::Internal, what));
+        }
     };
     let recorder = Recorder::start(&RunFiles::new(dir).events())?;
     let clock = RunClock::with_epoch(monotonic_ns() + LEAD_NS);
@@ -227,12 +254,13 @@ fn drive(
     let load = blackstart_load::start(LoadRun {
         plan: spec.load.clone(),
         pacing,
+        prompts: asked.prompts,
         seed: spec.seed,
         clock,
         canary: canary.as_ref().map(|c| CanaryTarget::known(c.base_url())),
         dir: dir.to_owned(),
         request_id_prefix: format!("load-{:x}", clock.epoch_unix_ns()),
-        api_key,
+        api_key: asked.api_key,
         good: spec.slo,
     })
     .map_err(|e| Failure::new(Exit::Configuration, e))?;
@@ -312,7 +340,7 @@ fn sum_up(
 ) -> Result<Summary, Failure> {
     let files = RunFiles::new(dir);
     let rate_per_s = match spec.pace {
-        Pace::Open { .. } => Some(spec.load.rate_per_s),
+        Pace::Open { .. } | Pace::Trace { .. } => Some(spec.load.rate_per_s),
         Pace::Closed { .. } => None,
     };
     let mut figures = LoadFiguresBuilder::new(LoadAsked {

@@ -30,6 +30,14 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
             };
             format!("open loop, {rate} {}{cap}", spec.load.arrivals)
         }
+        Pace::Trace {
+            requests,
+            concurrency,
+            ..
+        } => {
+            let cap = concurrency.map_or_else(String::new, |n| format!(", at most {n} under way"));
+            format!("open loop, a trace of {requests} requests{cap}")
+        }
         Pace::Closed { concurrency, .. } => format!("closed loop of {concurrency}"),
     };
     format!(

@@ -1,0 +1,178 @@
+//! Data sets: one request a line, as JSON.
+
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::LoadError;
+
+/// Largest data set, in bytes.
+pub const MAX_DATA_SET_BYTES: usize = 256 << 20;
+/// Most lines of a data set.
+pub const MAX_DATA_SET_LINES: usize = 1_000_000;
+/// Latest timestamp of a trace, in seconds from its first one: a year.
+const MAX_TRACE_S: f64 = 366.0 * 86_400.0;
+
+/// The requests of a data set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataSet {
+    /// The requests, in the file's order.
+    pub(crate) lines: Vec<Line>,
+    /// When each was sent, from the first one, in nanoseconds; only if every line says it.
+    timestamps_ns: Option<Vec<i64>>,
+    sha256: String,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Line {
+    pub(crate) content: Content,
+    pub(crate) max_tokens: Option<u32>,
+}
+
+/// What it asks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Content {
+    Prompt(String),
+    Messages(Value),
+}
+
+#[derive(Deserialize)]
+struct Written {
+    prompt: Option<String>,
+    messages: Option<Value>,
+    max_tokens: Option<u32>,
+    timestamp: Option<f64>,
+}
+
+impl DataSet {
+    /// Reads JSON lines: each an object with `prompt` (a text) or `messages` (as in the chat API), and
+    /// optionally `max_tokens` and `timestamp` (seconds, ascending). Other keys are left alone, empty
+    /// lines are skipped.
+    ///
+    /// # Errors
+    /// [`LoadError::Plan`] with the line's number.
+    pub fn parse(bytes: &[u8]) -> Result<Self, LoadError> {
+        let wrong = |what: String| LoadError::Plan { what };
+        if bytes.len() > MAX_DATA_SET_BYTES {
+            return Err(wrong(format!(
+                "a data set of {} bytes; at most {MAX_DATA_SET_BYTES}",
+                bytes.len()
+            )));
+        }
+        let mut lines = Vec::new();
+        let mut stamps = Vec::new();
+        let mut first_s = None;
+        for (number, text) in (1..).zip(bytes.split(|b| *b == b'\n')) {
+            let at = |what: String| wrong(format!("line {number}: {what}"));
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            if lines.len() == MAX_DATA_SET_LINES {
+                return Err(at(format!("more than {MAX_DATA_SET_LINES} requests")));
+            }
+            let written: Written = serde_json::from_slice(text).map_err(|e| {
+                at(format!(
+                    "{e}; write one object a line, with `prompt` or `messages`"
+                ))
+            })?;
+            let content = match (written.prompt, written.messages) {
+                (Some(prompt), None) => Content::Prompt(prompt),
+                (None, Some(messages)) if messages.is_array() => Content::Messages(messages),
+                (None, Some(_)) => return Err(at("`messages` is no list".to_owned())),
+                _ => return Err(at("give either `prompt` or `messages`".to_owned())),
+            };
+            lines.push(Line {
+                content,
+                max_tokens: written.max_tokens,
+            });
+            if let Some(stamp_s) = written.timestamp {
+                let since_s = stamp_s - *first_s.get_or_insert(stamp_s);
+                if !(0.0..=MAX_TRACE_S).contains(&since_s) {
+                    return Err(at(format!(
+                        "timestamp {stamp_s} is before the first one, or more than a year after it"
+                    )));
+                }
+                let since_ns = (since_s * 1e9).round() as i64;
+                if stamps.last().is_some_and(|last| since_ns < *last) {
+                    return Err(at(format!("timestamp {stamp_s} is before the line above")));
+                }
+                stamps.push(since_ns);
+            }
+        }
+        if lines.is_empty() {
+            return Err(wrong("the data set holds no request".to_owned()));
+        }
+        Ok(Self {
+            timestamps_ns: (stamps.len() == lines.len()).then_some(stamps),
+            sha256: hex::encode(Sha256::digest(bytes)),
+            lines,
+        })
+    }
+
+    /// How many requests it holds; at least one.
+    pub fn requests(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// When each request was sent, from the first one, in nanoseconds; `None` unless every line says
+    /// it.
+    pub fn timestamps_ns(&self) -> Option<&[i64]> {
+        self.timestamps_ns.as_deref()
+    }
+
+    /// SHA-256 of the file, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_and_their_times() {
+        let set = DataSet::parse(
+            b"{\"prompt\":\"a\",\"timestamp\":10.5}\n\n{\"messages\":[],\"max_tokens\":3,\"timestamp\":11,\"x\":1}\n",
+        )
+        .unwrap();
+        assert_eq!(set.requests(), 2);
+        assert_eq!(set.timestamps_ns(), Some(&[0, 500_000_000][..]));
+        assert_eq!(set.lines[0].content, Content::Prompt("a".to_owned()));
+        assert_eq!(set.lines[1].max_tokens, Some(3));
+        let half =
+            DataSet::parse(b"{\"prompt\":\"a\",\"timestamp\":1}\n{\"prompt\":\"b\"}").unwrap();
+        assert_eq!(half.timestamps_ns(), None);
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        for (text, why) in [
+            ("", "holds no request"),
+            ("{\"prompt\":\"a\"}\nnonsense", "line 2: "),
+            ("{}", "line 1: give either"),
+            ("{\"prompt\":\"a\",\"messages\":[]}", "give either"),
+            ("{\"messages\":{}}", "no list"),
+            (
+                "{\"prompt\":\"a\",\"timestamp\":2}\n{\"prompt\":\"a\",\"timestamp\":1}",
+                "line 2: timestamp 1",
+            ),
+            (
+                "{\"prompt\":\"a\",\"timestamp\":0}\n{\"prompt\":\"a\",\"timestamp\":1e300}",
+                "more than a year",
+            ),
+        ] {
+            let error = DataSet::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = DataSet::parse(&bytes);
+        }
+    }
+}
