@@ -38,6 +38,8 @@ enum Command {
     Run(commands::run::RunArgs),
     /// Load a server without any fault: the quick look before anything else
     Load(Box<commands::load::LoadArgs>),
+    /// Join the parts of one load that several machines sent
+    Merge(commands::merge::MergeArgs),
     /// Run the bundled example campaign against the bundled mock server
     Demo(commands::demo::DemoArgs),
     /// Analyse a results directory again: matchers, method, gates, report
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Watchdog => return blackstart_effects::watchdog::run(),
         Command::Run(args) => commands::run::run(args),
         Command::Load(args) => commands::load::run(*args),
+        Command::Merge(args) => commands::merge::run(args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Logs(args) => commands::logs::run(args),

@@ -377,6 +377,121 @@ fn a_trace_is_replayed() {
     );
 }
 
+/// Parts of a schedule, sent by several instruments that know nothing of each other, are one load.
+#[test]
+fn parts_join_without_loss() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "5", "--itl-ms", "1"]);
+    let start = std::time::SystemTime::now() + Duration::from_secs(4);
+    let start = start
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        .to_string();
+    let address = url(port);
+    let args = |more: &[&str]| {
+        let mut args: Vec<String> = [
+            "load",
+            "--url",
+            &address,
+            "--rate",
+            "60",
+            "--duration",
+            "2s",
+            "--max-tokens",
+            "4",
+            "--ignore-eos",
+            "--seed",
+            "3",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        args.extend(more.iter().map(|a| (*a).to_owned()));
+        args
+    };
+    let running: Vec<Running> = (0..3)
+        .map(|n| {
+            let (share, out) = (format!("{n}/3"), format!("part-{n}"));
+            instrument.start(args(&[
+                "--shard",
+                &share,
+                "--start-at",
+                &start,
+                "--out",
+                &out,
+            ]))
+        })
+        .collect();
+    for part in running {
+        part.finish().expect_code(0);
+    }
+    let merge = |dirs: &[&str], out: &str| {
+        let args = ["merge"].into_iter().chain(dirs.iter().copied());
+        instrument.run(args.chain(["--out", out]))
+    };
+    merge(&["part-2", "part-0", "part-1"], "joined").expect_code(0);
+    let joined = requests(&instrument.path("joined"));
+    let mut parts: Vec<RequestRecord> = (0..3)
+        .flat_map(|n| requests(&instrument.path(&format!("part-{n}"))))
+        .collect();
+    parts.sort_by_key(|r| r.index);
+    assert_eq!(joined, parts);
+    let sum = |field: &str| -> u64 {
+        (0..3)
+            .map(|n| json(&instrument.path(&format!("part-{n}/summary.json"))))
+            .map(|s| s["inter_chunk_ms"][field].as_u64().unwrap())
+            .sum()
+    };
+    let summary = json(&instrument.path("joined/summary.json"));
+    assert_eq!(
+        summary["inter_chunk_ms"]["count"].as_u64(),
+        Some(sum("count"))
+    );
+    assert_eq!(summary["completed"], joined.len());
+    // The schedule is that of one instrument with this seed.
+    instrument.run(args(&["--out", "alone"])).expect_code(0);
+    let alone: Vec<i64> = requests(&instrument.path("alone"))
+        .iter()
+        .map(|r| r.intended_ns)
+        .collect();
+    assert_eq!(
+        joined.iter().map(|r| r.intended_ns).collect::<Vec<_>>(),
+        alone
+    );
+    instrument.run(["analyze", "joined"]).expect_code(0);
+    // What does not belong together is not joined.
+    let mut fewer = requests(&instrument.path("part-1"));
+    fewer.pop();
+    std::fs::create_dir(instrument.path("short")).unwrap();
+    for file in ["load.json", "events.jsonl", "gaps.hlog.zst"] {
+        let copy = instrument.path("short").join(file);
+        std::fs::copy(instrument.path("part-1").join(file), copy).unwrap();
+    }
+    blackstart_record::write_requests_parquet(&instrument.path("short/requests.parquet"), &fewer)
+        .unwrap();
+    for (dirs, text) in [
+        (&["part-0", "part-1"][..], "part 2/3 is missing"),
+        (&["part-0", "part-1", "part-1"], "part 1/3 is there twice"),
+        (&["part-0", "part-1", "alone"], "not parts of one load"),
+        (&["part-0", "part-1", "nothing"], "holds no load"),
+        (&["part-0", "short", "part-2"], "schedule"),
+    ] {
+        let finished = merge(dirs, "refused");
+        finished.expect_code(2);
+        assert!(
+            finished.stderr.contains(text),
+            "{dirs:?}\n{}",
+            finished.stderr
+        );
+        let _ = std::fs::remove_dir_all(instrument.path("refused"));
+    }
+    let late = instrument.run(args(&["--shard", "0/2", "--start-at", "1000"]));
+    late.expect_code(3);
+    assert!(late.stderr.contains("has passed"), "{}", late.stderr);
+}
+
 #[test]
 fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
     let _turn = turn();

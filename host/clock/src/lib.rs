@@ -7,9 +7,11 @@
 
 mod realtime;
 mod sleep;
+mod wall;
 
 pub use realtime::{RealTime, Urgency, request_real_time};
 pub use sleep::{SleepPlan, sleep_until, wait_until};
+pub use wall::wall_clock_bound_ns;
 
 use rustix::time::{ClockId, clock_gettime};
 

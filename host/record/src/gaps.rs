@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
+use crate::io::merge;
+
 /// Width of a gap bucket. A window takes the buckets that start inside it.
 pub const GAP_BUCKET_NS: i64 = 1_000_000_000;
 
@@ -40,6 +42,13 @@ impl GapHistograms {
             })
             .record(gap_us.min(MAX_GAP_US))
             .expect("a histogram that grows takes every value up to the bound");
+    }
+
+    /// Adds all gaps of another record.
+    pub fn add(&mut self, other: Self) {
+        for (bucket, histogram) in other.buckets {
+            merge(&mut self.buckets, bucket, histogram);
+        }
     }
 
     /// Merges the buckets whose start lies in `[start_ns, end_ns)`.

@@ -4,6 +4,7 @@ pub mod analyze;
 pub mod demo;
 pub mod load;
 pub mod logs;
+pub mod merge;
 pub mod plugin;
 pub mod run;
 pub mod verify;

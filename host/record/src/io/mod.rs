@@ -21,6 +21,7 @@ mod seal;
 
 pub use atomic::{PART_SUFFIX, replace_files, write_atomic};
 pub use events::{EventLog, EventWriter, MAX_EVENT_LINE_BYTES, MAX_EVENTS, read_events};
+pub(crate) use gap_log::merge;
 pub use gap_log::{GapLogWriter, MAX_GAP_BUCKETS, read_gaps, write_gaps};
 pub use journal::{JournalEntry, MAX_FRAME_BYTES, RequestJournalReader, RequestJournalWriter};
 pub use json::{MAX_JSON_BYTES, read_json, sha256_file, write_json_atomic};

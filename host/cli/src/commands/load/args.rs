@@ -97,6 +97,13 @@ pub struct LoadArgs {
     /// … and its end within this one
     #[arg(long, value_name = "TIME", default_value = "14s", value_parser = Duration::parse)]
     slo_e2e: Duration,
+    /// Send only part I of N of the schedule (from 0), beside other machines that send the others;
+    /// `merge` joins the results
+    #[arg(long, value_name = "I/N", value_parser = parse_share, requires = "start_at")]
+    shard: Option<ShareSpec>,
+    /// When the load starts: 2026-01-31T12:00:00Z, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = parse_instant)]
+    pub(super) start_at: Option<UnixNs>,
     /// Load threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
@@ -206,6 +213,39 @@ fn parse_arrivals(text: &str) -> Result<ArrivalsArg, String> {
             .map_err(|_| format!("`{burstiness}` is no number; write gamma:0.5")),
         _ => Err("write poisson, constant, gamma:BURSTINESS, or trace".to_owned()),
     }
+}
+
+/// Nanoseconds since 1970 on the wall clock.
+pub(super) type UnixNs = i64;
+
+fn parse_instant(text: &str) -> Result<UnixNs, String> {
+    let wrong = || "write 2026-01-31T12:00:00Z, or seconds since 1970".to_owned();
+    if let Ok(seconds) = text.parse::<f64>() {
+        // Nanoseconds must fit: until 2262.
+        return (0.0..9.2e9)
+            .contains(&seconds)
+            .then(|| (seconds * 1e9).round() as i64)
+            .ok_or_else(wrong);
+    }
+    let stamp: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
+    i64::try_from(stamp.as_nanosecond()).map_err(|_| wrong())
+}
+
+/// Most parts of a schedule.
+const MAX_SHARES: u32 = 10_000;
+
+fn parse_share(text: &str) -> Result<ShareSpec, String> {
+    let parse = || {
+        let (number, of) = text.split_once('/')?;
+        let share = ShareSpec {
+            number: number.parse().ok()?,
+            of: of.parse().ok()?,
+        };
+        (share.number < share.of && share.of <= MAX_SHARES).then_some(share)
+    };
+    parse().ok_or_else(|| {
+        format!("write I/N with I from 0 to N-1 and N at most {MAX_SHARES}, such as 0/3")
+    })
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
@@ -363,6 +403,12 @@ impl LoadArgs {
     ) -> Result<(LoadSpec, Option<Schedule>), Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
         let (pace, rate_per_s, schedule) = self.pace(prompts)?;
+        if self.shard.is_some() && schedule.is_none() {
+            return Err(wrong(
+                "a closed loop has no schedule of which --shard could take a part; divide its --concurrency"
+                    .to_owned(),
+            ));
+        }
         let ms = |what: &str, d: Duration| {
             u32::try_from(d.ns / 1_000_000)
                 .map_err(|_| wrong(format!("{what} {d} is longer than 49 days")))
@@ -424,7 +470,7 @@ impl LoadArgs {
                     requests: set.requests() as u64,
                 },
             },
-            share: ShareSpec { number: 0, of: 1 },
+            share: self.shard.unwrap_or(ShareSpec { number: 0, of: 1 }),
         };
         Ok((spec, schedule))
     }
@@ -455,6 +501,19 @@ mod tests {
         assert_eq!(parse_arrivals("trace"), Ok(ArrivalsArg::Trace));
         for text in ["gamma", "gamma:x", "Poisson:1", "weibull"] {
             assert!(parse_arrivals(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_and_instants_as_people_write_them() {
+        assert_eq!(parse_share("2/3"), Ok(ShareSpec { number: 2, of: 3 }));
+        for text in ["3/3", "0/0", "1", "-1/2", "a/b", "0/99999", ""] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_instant("1.5"), Ok(1_500_000_000));
+        assert_eq!(parse_instant("1970-01-01T00:00:02Z"), Ok(2_000_000_000));
+        for text in ["", "now", "-1", "1e300", "NaN", "2026-01-31"] {
+            assert!(parse_instant(text).is_err(), "{text}");
         }
     }
 

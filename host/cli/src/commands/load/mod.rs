@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use blackstart_analyze::{LOAD_SUMMARY_SCHEMA_VERSION, LoadAsked, LoadFigures, LoadFiguresBuilder};
-use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns};
+use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_bound_ns};
 use blackstart_load::{
     CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret, Share,
 };
 use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule};
 use blackstart_record::{
-    EventKind, RunFiles, for_each_request, read_events, read_gaps, read_json, seal_journal,
-    write_json_atomic,
+    ClockSample, EventKind, RunFiles, for_each_request, read_events, read_gaps, read_json,
+    seal_journal, write_json_atomic,
 };
 use serde::Serialize;
 
@@ -34,12 +34,16 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long after the last client timeout the load may take to give every request its outcome.
 const DRAIN_SLACK_NS: i64 = 10 * NS_PER_S;
 
+/// Phase of the clock sample that tells how well the wall clock is known; without one it is not
+/// synchronised.
+pub(super) const WALL_CLOCK: &str = "wall";
+
 /// What was asked for.
-const SPEC_FILE: &str = "load.json";
+pub(super) const SPEC_FILE: &str = "load.json";
 
 /// `summary.json`, and what `--json` prints.
 #[derive(Debug, Serialize)]
-struct Summary {
+pub(super) struct Summary {
     schema_version: u32,
     #[serde(flatten)]
     figures: LoadFigures,
@@ -81,6 +85,7 @@ pub fn run(args: LoadArgs) -> Outcome {
         prompts,
         api_key,
         canary: !args.no_canary,
+        start_at: args.start_at,
     };
     let driven = drive(asked, dir, &reporter, &interrupt);
     // What was recorded is summed up, whatever happened.
@@ -149,7 +154,7 @@ pub fn analyze(dir: &Path) -> Outcome {
     Ok(if partial { Exit::Invalid } else { Exit::Valid })
 }
 
-fn tell(summary: &Summary, reporter: &Reporter) {
+pub(super) fn tell(summary: &Summary, reporter: &Reporter) {
     for line in show::figures(&summary.figures) {
         reporter.say(line);
     }
@@ -159,12 +164,6 @@ fn tell(summary: &Summary, reporter: &Reporter) {
 }
 
 fn results(out: Option<&Path>) -> Result<Results, Failure> {
-    let wrong = |path: &Path, what: String| {
-        Failure::message(
-            Exit::Configuration,
-            format!("--out {}: {what}", path.display()),
-        )
-    };
     let Some(path) = out else {
         return tempfile::tempdir().map(Results::Dropped).map_err(|e| {
             Failure::internal(e)
@@ -172,13 +171,25 @@ fn results(out: Option<&Path>) -> Result<Results, Failure> {
                 .help("choose a folder with --out, or set TMPDIR")
         });
     };
-    std::fs::create_dir_all(path).map_err(|e| wrong(path, e.to_string()))?;
-    let mut entries = std::fs::read_dir(path).map_err(|e| wrong(path, e.to_string()))?;
+    new_folder(path)?;
+    Ok(Results::Kept(path.to_owned()))
+}
+
+/// Makes a folder for results, or takes an empty one.
+pub(super) fn new_folder(path: &Path) -> Result<(), Failure> {
+    let wrong = |what: String| {
+        Failure::message(
+            Exit::Configuration,
+            format!("--out {}: {what}", path.display()),
+        )
+    };
+    std::fs::create_dir_all(path).map_err(|e| wrong(e.to_string()))?;
+    let mut entries = std::fs::read_dir(path).map_err(|e| wrong(e.to_string()))?;
     if entries.next().is_some() {
-        return Err(wrong(path, "it holds something already".to_owned())
+        return Err(wrong("it holds something already".to_owned())
             .help("choose a new folder; results are never written over"));
     }
-    Ok(Results::Kept(path.to_owned()))
+    Ok(())
 }
 
 fn first_model(load: &LoadPlan, api_key: Option<&Secret>) -> Result<String, Failure> {
@@ -205,6 +216,27 @@ struct Asked<'a> {
     prompts: Prompts,
     api_key: Option<Secret>,
     canary: bool,
+    /// When it starts, if that was asked for.
+    start_at: Option<i64>,
+}
+
+/// A clock whose zero is an instant of the wall clock.
+fn epoch_at(unix_ns: i64) -> Result<RunClock, Failure> {
+    // Both clocks are read together.
+    let now = RunClock::with_epoch(monotonic_ns());
+    let ahead_ns = unix_ns - now.epoch_unix_ns();
+    if ahead_ns < 0 {
+        let late_s = -ahead_ns as f64 / NS_PER_S as f64;
+        return Err(Failure::message(
+            Exit::Configuration,
+            format!("--start-at has passed {late_s:.3} s ago"),
+        )
+        .help("choose an instant that leaves every machine time to start"));
+    }
+    Ok(RunClock::from_recorded(
+        now.epoch_monotonic_ns() + ahead_ns,
+        unix_ns,
+    ))
 }
 
 /// Whether the whole load was carried out.
@@ -249,8 +281,20 @@ fn drive(
         }
     };
     let recorder = Recorder::start(&RunFiles::new(dir).events())?;
-    let clock = RunClock::with_epoch(monotonic_ns() + LEAD_NS);
+    let clock = match asked.start_at {
+        None => RunClock::with_epoch(monotonic_ns() + LEAD_NS),
+        Some(unix_ns) => epoch_at(unix_ns)?,
+    };
     recorder.epoch(&clock, &clock);
+    if let Some(bound_ns) = wall_clock_bound_ns() {
+        let sample = ClockSample {
+            phase: WALL_CLOCK.to_owned(),
+            offset_ns: 0,
+            bound_ns,
+            samples: 1,
+        };
+        recorder.sender().emit(0, EventKind::Clock(sample));
+    }
     let load = blackstart_load::start(LoadRun {
         plan: spec.load.clone(),
         pacing,
@@ -332,7 +376,7 @@ fn watch(
 }
 
 /// Figures of what is on disk, which are then on disk too.
-fn sum_up(
+pub(super) fn sum_up(
     spec: &LoadSpec,
     dir: &Path,
     partial: bool,
