@@ -9,7 +9,7 @@ pub fn wall_clock_bound_ns() -> Option<i64> {
         let state = libc::adjtimex(&raw mut timex);
         (state, timex.maxerror)
     };
-    (state >= 0 && state != libc::TIME_ERROR).then(|| i64::from(max_error_us).saturating_mul(1_000))
+    (state >= 0 && state != libc::TIME_ERROR).then(|| max_error_us.saturating_mul(1_000))
 }
 
 #[cfg(test)]
