@@ -32,6 +32,7 @@ pub use driver::{
     CONNECTION_FLOOR, LoadHandle, LoadRun, LoadSummary, MAX_THREADS, MAX_TIMEOUT_NS, start,
 };
 pub use error::LoadError;
+pub use limits::{check_files, provide_basic_files};
 pub use progress::Progress;
 pub use prompt::{MAX_PROMPT_WORDS, UNIQUE_WORDS};
 pub use secret::Secret;
