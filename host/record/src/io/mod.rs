@@ -30,5 +30,5 @@ pub use plain::open_regular;
 pub use requests_parquet::{
     REQUESTS_SCHEMA, RequestParquetWriter, read_requests_parquet, write_requests_parquet,
 };
-pub use run_dir::{RunFiles, read_run, read_run_noting};
+pub use run_dir::{RunFiles, read_recorded, read_run, read_run_noting};
 pub use seal::{SealSummary, seal_journal};
