@@ -14,6 +14,7 @@ mod plugins;
 mod reporter;
 mod when;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -83,6 +84,9 @@ fn main() -> ExitCode {
         Command::Supervise | Command::Watchdog | Command::MockEngine(_)
     ) {
         diagnostics();
+        if !matches!(cli.command, Command::Mock(_)) {
+            blackstart_load::provide_basic_files();
+        }
     }
     let outcome = match cli.command {
         // These are whole programs of their own, with their own exit codes.
@@ -122,6 +126,8 @@ fn diagnostics() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A file or a pipe wants text, not colours.
+        .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .try_init();
 }

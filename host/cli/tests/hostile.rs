@@ -132,6 +132,15 @@ fn two_instruments_do_not_measure_one_address() {
         "{}",
         second.stderr
     );
+    // By another name it is the same server, and a campaign that looks only on is a load too.
+    let file = instrument.path("campaign.toml");
+    let same = format!("http://127.0.0.1:{}", campaign.port);
+    let alias = format!("http://localhost:{}", campaign.port);
+    fs::write(&file, campaign.text().replace(&same, &alias)).unwrap();
+    let third = instrument.run(["run", file.to_str().unwrap()]);
+    third.expect_code(5);
+    let says = format!("another instrument on this host is measuring {alias}");
+    assert!(third.stderr.contains(&says), "{}", third.stderr);
     first.signal(Signal::TERM);
     first.finish().expect_code(130);
     instrument.expect_nothing_left(common::GONE_WITHIN);
@@ -155,6 +164,7 @@ fn sealed_records_stay_sealed_and_links_are_not_followed() {
         let _ = fs::remove_file(results.join(name));
         std::os::unix::fs::symlink(&outside, results.join(name)).unwrap();
     }
+    fs::write(results.join("run-1/boundaries.json"), "no JSON").unwrap();
     instrument.run(["analyze", dir]).expect_code(0);
     assert!(!outside.exists(), "an analysis wrote through a link");
     instrument.run(["verify", dir]).expect_code(0);

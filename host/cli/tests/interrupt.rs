@@ -93,12 +93,17 @@ fn ctrl_c_in_the_warm_up() {
     finished.expect_code(130);
     instrument.expect_nothing_left(common::GONE_WITHIN);
     let results = finished.results();
-    let interrupted = common::events(&results, 1)
-        .into_iter()
-        .find_map(|e| match e.kind {
-            EventKind::Interrupted { signal } => Some(signal),
-            _ => None,
-        });
+    let events = common::events(&results, 1);
+    let statement = events.iter().find_map(|e| match &e.kind {
+        EventKind::Proof { statement, .. } => Some(statement.as_str()),
+        _ => None,
+    });
+    let not_fired = "it was not fired: the run was interrupted before";
+    assert_eq!(statement, Some(not_fired));
+    let interrupted = events.into_iter().find_map(|e| match e.kind {
+        EventKind::Interrupted { signal } => Some(signal),
+        _ => None,
+    });
     assert_eq!(interrupted.as_deref(), Some("SIGINT"));
     expect_readable(&instrument, &results);
 }
@@ -115,7 +120,13 @@ fn sigterm_while_the_victim_is_frozen() {
     finished.expect_code(130);
     instrument.expect_nothing_left(common::GONE_WITHIN);
     let results = finished.results();
-    let undone: Vec<String> = common::events(&results, 1)
+    let events = common::events(&results, 1);
+    // First of all, whatever else there is to do: until then, what is armed could still fire.
+    let at = |what: &dyn Fn(&EventKind) -> bool| events.iter().position(|e| what(&e.kind));
+    let undone = at(&|kind| matches!(kind, EventKind::Effect(step) if step.step == "undone"));
+    let after = at(&|kind| matches!(kind, EventKind::Facts { phase, .. } if phase == "after"));
+    assert!(undone.is_some() && undone < after, "{undone:?} {after:?}");
+    let undone: Vec<String> = events
         .into_iter()
         .filter_map(|e| match e.kind {
             EventKind::Effect(step) if step.step == "undone" => Some(step.by),
@@ -128,6 +139,44 @@ fn sigterm_while_the_victim_is_frozen() {
         "the engine was not let go on by the instrument"
     );
     expect_readable(&instrument, &results);
+}
+
+/// An instrument that stood still past the end of its fault does not know when that was over.
+#[test]
+fn an_undo_by_the_watchdog_is_not_claimed_by_a_late_instrument() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = frozen(free_port());
+    campaign.fault = campaign.fault.replace("60000", "2000");
+    campaign.phases[2] = "6s";
+    let mut running = instrument.start(common::arguments(&instrument, &campaign));
+    wait_for_freeze(&instrument, &mut running);
+    running.signal(Signal::STOP);
+    let journal = common::only_results(&instrument).join("undo.jsonl");
+    wait_for("the watchdog's undo", || {
+        let text = std::fs::read_to_string(&journal).unwrap();
+        text.contains("deadline passed").then_some(())
+    });
+    running.signal(Signal::CONT);
+    let results = running.finish().results();
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+    let undone = common::events(&results, 1)
+        .into_iter()
+        .find_map(|e| match e.kind {
+            EventKind::Effect(step) if step.step == "undone" => Some(step),
+            _ => None,
+        })
+        .expect("an undo is recorded");
+    assert_eq!(
+        (undone.before_ns, undone.after_ns),
+        (None, None),
+        "{undone:?}"
+    );
+    let detail = undone.detail.unwrap();
+    assert!(
+        detail.contains("the watchdog may have undone it"),
+        "{detail}"
+    );
 }
 
 #[test]

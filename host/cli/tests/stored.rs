@@ -137,6 +137,55 @@ fn what_cannot_be_judged_or_was_changed_is_refused_and_nothing_is_overwritten() 
     assert!(again.stderr.contains("partial"), "{}", again.stderr);
 }
 
+/// A report that cannot be written (as on a full disk) takes nothing from runs that are whole.
+#[test]
+fn a_campaign_whose_report_was_not_written_is_not_partial() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = CampaignText::new("unwritten", free_port());
+    campaign.phases = ["1s", "4s", "3s", "1s"];
+    let mut running = instrument.start(common::arguments(&instrument, &campaign));
+    running.wait_for_stderr("warm-up");
+    let results = common::only_results(&instrument);
+    let in_the_way = results.join("report.html");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let finished = running.finish();
+    finished.expect_code(1);
+    let help = "what was measured is recorded: mend that, then `blackstart analyze ";
+    assert!(finished.stderr.contains(help), "{}", finished.stderr);
+    std::fs::remove_dir(&in_the_way).unwrap();
+
+    let path = results.to_str().unwrap();
+    instrument.run(["analyze", path]).expect_code(0);
+    let manifest = common::json(&results.join("manifest.json"));
+    assert_eq!(manifest["partial"], false);
+    instrument.run(["verify", path]).expect_code(0);
+}
+
+/// A server that was started for nothing, or an instrument that panics in the middle, is no answer
+/// to a limit of the shell.
+#[test]
+fn too_few_open_files_are_found_before_anything_starts() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let campaign = CampaignText::new("files", free_port());
+    let arguments = common::arguments(&instrument, &campaign);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let command = limited(&instrument, "ulimit -n 40", &arguments);
+    let refused = instrument.start_command(command).finish();
+    refused.expect_code(3);
+    let says = "the limit on open files is 40; raise it";
+    assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    assert!(!instrument.path("results").exists());
+    // A limit that this user may raise is none.
+    let command = limited(
+        &instrument,
+        "ulimit -S -n 10",
+        &[&arguments[..], &["--dry-run"]].concat(),
+    );
+    instrument.start_command(command).finish().expect_code(0);
+}
+
 #[test]
 fn a_record_that_cannot_be_written_ends_the_run_at_once_with_the_fault_undone() {
     let _turn = common::turn();

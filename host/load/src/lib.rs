@@ -33,6 +33,7 @@ pub use driver::{
     CONNECTION_FLOOR, LoadHandle, LoadRun, LoadSummary, MAX_THREADS, MAX_TIMEOUT_NS, start,
 };
 pub use error::LoadError;
+pub use limits::{check_files, provide_basic_files};
 pub use pacing::{ClosedLoop, MAX_CONCURRENCY, OpenLoop, Pacing, Share};
 pub use progress::Progress;
 pub use prompt::{

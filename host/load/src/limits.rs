@@ -33,6 +33,47 @@ fn fullest_timeout(schedule: &[i64], timeout_ns: i64) -> u64 {
     most as u64
 }
 
+/// Raises an unusually low limit on open files as far as the system lets it, so that what is needed
+/// besides the load's connections can be opened. An ordinary limit stays what it is: launched servers
+/// inherit it.
+pub fn provide_basic_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let basic = limit.maximum.map_or(OTHER_FILES, |m| m.min(OTHER_FILES));
+    if limit.current.is_some_and(|n| n < basic) {
+        let raised = Rlimit {
+            current: Some(basic),
+            maximum: limit.maximum,
+        };
+        // What then cannot be opened says so itself.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// Whether this process may open as many files as the schedule can need.
+///
+/// # Errors
+/// When the system's hard limit is too low.
+pub fn check_files(schedule: &[i64], timeout_ns: i64) -> Result<(), LoadError> {
+    let connections = fullest_timeout(schedule, timeout_ns);
+    match getrlimit(Resource::Nofile).maximum {
+        Some(hard) if hard < connections + OTHER_FILES => {
+            Err(too_low(connections, &hard.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn too_low(connections: u64, limit: &str) -> LoadError {
+    let needed = connections + OTHER_FILES;
+    LoadError::Plan {
+        what: format!(
+            "the schedule can have {connections} requests under way within one client timeout, but \
+             the limit on open files is {limit}; raise it (`ulimit -n {needed}`), lower the rate or \
+             shorten the timeout"
+        ),
+    }
+}
+
 /// Raises this process's limit on open files where the schedule can need it.
 ///
 /// # Errors
@@ -43,17 +84,10 @@ pub(crate) fn provide_files(connections: u64) -> Result<(), LoadError> {
     if limit.current.is_none_or(|n| n >= needed) {
         return Ok(());
     }
-    let too_low = |limit: String| LoadError::Plan {
-        what: format!(
-            "the schedule can have {connections} requests under way within one client timeout, but \
-             the limit on open files is {limit}; raise it (`ulimit -n {needed}`), lower the rate or \
-             shorten the timeout"
-        ),
-    };
     if let Some(hard) = limit.maximum
         && hard < needed
     {
-        return Err(too_low(hard.to_string()));
+        return Err(too_low(connections, &hard.to_string()));
     }
     setrlimit(
         Resource::Nofile,
@@ -62,7 +96,7 @@ pub(crate) fn provide_files(connections: u64) -> Result<(), LoadError> {
             maximum: limit.maximum,
         },
     )
-    .map_err(|e| too_low(format!("not to be raised: {e}")))
+    .map_err(|e| too_low(connections, &format!("not to be raised: {e}")))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl PluginError {
         matches!(self, PluginError::Quarantined(_))
     }
 
-    /// True when this machine lacked the memory, address space or threads that the plugin needs:
+    /// True when this machine lacked the memory, address space, threads or files that the plugin needs:
     /// then nothing is known about plugin or evidence.
     pub fn is_shortage(&self) -> bool {
         match self {
@@ -202,8 +202,9 @@ pub enum Stopped {
     /// It trapped.
     #[error("it trapped: {0}")]
     Trap(String),
-    /// This machine had no memory (or address space) left for it: no fault of the plugin.
-    #[error("this machine has no memory left for it: {0}")]
+    /// This machine had no memory, address space, thread or open file left for it: no fault of the
+    /// plugin.
+    #[error("this machine has no room left for it: {0}")]
     HostShortage(String),
     /// It handed over more data than the host takes in one call.
     #[error("{what} is larger than the host takes ({limit})")]
@@ -231,7 +232,7 @@ impl Stopped {
                 "the plugin keeps too much; report this to its author".into()
             }
             Stopped::HostShortage(_) => {
-                "free memory, or raise the limit on address space (`ulimit -v`): each plugin reserves a few GiB of addresses, and uses a few MiB of memory".into()
+                "free memory, or raise the limits on address space and open files (`ulimit -v`, `ulimit -n`): each plugin reserves a few GiB of addresses, and uses a few MiB of memory and a few open files".into()
             }
             Stopped::TooLarge { .. } => "the plugin must answer in smaller pieces".into(),
             _ => {

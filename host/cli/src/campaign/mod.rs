@@ -20,10 +20,13 @@ pub use stage::{Canary, free_port};
 pub use summary::{campaign_ends as print_end, timeline as print_timeline};
 pub use verify::verify_dir;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+
+use blackstart_plan::Plan;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -43,17 +46,17 @@ pub struct Execution<'a> {
 /// system's own. The name vanishes with the process that holds it, however that ends.
 fn locks(prepared: &Prepared) -> Result<Vec<UnixListener>, Failure> {
     let target = &prepared.plan.target;
-    let addresses: BTreeSet<&str> = target
+    let names: BTreeMap<String, &str> = target
         .replicas
         .iter()
         .map(|r| r.base_url.as_str())
         .chain(target.service_url.as_deref())
+        .flat_map(|address| lock_names(address).into_iter().map(move |n| (n, address)))
         .collect();
-    addresses
+    names
         .into_iter()
-        .map(|address| {
-            let name = SocketAddr::from_abstract_name(format!("blackstart:{address}"))
-                .map_err(Failure::internal)?;
+        .map(|(name, address)| {
+            let name = SocketAddr::from_abstract_name(name).map_err(Failure::internal)?;
             UnixListener::bind_addr(&name).map_err(|e| {
                 if e.kind() == std::io::ErrorKind::AddrInUse {
                     Failure::message(
@@ -69,6 +72,30 @@ fn locks(prepared: &Prepared) -> Result<Vec<UnixListener>, Failure> {
         .collect()
 }
 
+/// Names of the locks of an address `http://host:port`: one for each socket address that it stands
+/// for, since `localhost` and `127.0.0.1` are one server. A host that has none yet has no lock: there
+/// is nothing to measure, and waiting for the service says so.
+fn lock_names(address: &str) -> BTreeSet<String> {
+    /// The port of `http://` without one.
+    const PORT: u16 = 80;
+    let host = address.strip_prefix("http://").unwrap_or(address);
+    let found = host
+        .to_socket_addrs()
+        .or_else(|_| (host.trim_matches(['[', ']']), PORT).to_socket_addrs());
+    found
+        .into_iter()
+        .flatten()
+        .map(|found| {
+            let ip = match found.ip().to_canonical() {
+                // "Any address" reaches this host.
+                ip if ip.is_unspecified() => IpAddr::from(Ipv4Addr::LOCALHOST),
+                ip => ip,
+            };
+            format!("blackstart:{}", std::net::SocketAddr::new(ip, found.port()))
+        })
+        .collect()
+}
+
 /// Runs a prepared campaign and returns its exit code and its results directory.
 ///
 /// # Errors
@@ -76,6 +103,7 @@ fn locks(prepared: &Prepared) -> Result<Vec<UnixListener>, Failure> {
 /// partial.
 pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, PathBuf), Failure> {
     let reporter = execution.reporter;
+    check_files(&prepared.plan)?;
     let mut results = Results::create(execution.out, prepared)?;
     reporter.say(format!("results    {}", results.dir().display()));
     let _locks = locks(prepared)?;
@@ -88,8 +116,11 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
             Failure::internal(e).help("no fault is armed without the watchdog that would undo it")
         })?,
     );
+    let mut watchdog = Some(watchdog);
+    let last = prepared.plan.runs.last().map(|r| r.run);
     let mut failure = None;
     for planned in &prepared.plan.runs {
+        let Some(guard) = &watchdog else { break };
         if execution.interrupt.raised() {
             break;
         }
@@ -99,16 +130,21 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
             prepared,
             planned,
             dir: &dir,
-            watchdog: &watchdog,
+            watchdog: guard,
             reporter,
             interrupt: execution.interrupt,
         });
+        if end.is_ok() && Some(planned.run) == last && !execution.interrupt.raised() {
+            // Its journal is complete with its end.
+            watchdog = None;
+            results.seal_records(&prepared.plan)?;
+        }
         // A run that recorded anything is analysed, also when it failed or was interrupted.
         if results::has_records(&dir) {
             let analysed = results.analyze_run(prepared, planned);
             match (analysed, &end) {
                 (Ok(analysed), _) => summary::run_ends(reporter, prepared, &analysed),
-                (Err(e), Ok(())) => return Err(e),
+                (Err(e), Ok(())) => return Err(analyse_later(e, results.dir())),
                 // The run's own failure is the one to report.
                 (Err(_), Err(_)) => {}
             }
@@ -125,7 +161,7 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
     if let Some(e) = failure {
         return Err(e);
     }
-    let report = finished?;
+    let report = finished.map_err(|e| analyse_later(e, &dir))?;
     summary::campaign_ends(reporter, &prepared.plan, &report, &dir);
     let exit = match (interrupted, report.valid) {
         (true, _) => Exit::Interrupted,
@@ -133,4 +169,59 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
         (false, false) => Exit::Invalid,
     };
     Ok((exit, dir))
+}
+
+/// Found out now, not when the servers run. Each run's own schedule is looked at when it starts.
+///
+/// # Errors
+/// When this user may not open as many files as the first run can need (exit 3).
+fn check_files(plan: &Plan) -> Result<(), Failure> {
+    let Some(first) = plan.runs.first() else {
+        return Ok(());
+    };
+    let schedule = plan.schedule(first).map_err(Failure::internal)?;
+    blackstart_load::check_files(&schedule.intended_ns, plan.load.timeout_ns)
+        .map_err(|e| Failure::new(Exit::Configuration, e))
+}
+
+/// The measurement is there; only what is made of it could not be written.
+fn analyse_later(failure: Failure, dir: &Path) -> Failure {
+    if failure.help.is_some() {
+        return failure;
+    }
+    failure.help(format!(
+        "what was measured is recorded: mend that, then `blackstart analyze {}`",
+        dir.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_has_one_lock_whatever_it_is_called() {
+        let plain = lock_names("http://127.0.0.1:8000");
+        assert_eq!(plain.len(), 1);
+        for alias in [
+            "http://localhost:8000",
+            "http://[::ffff:127.0.0.1]:8000",
+            "http://0.0.0.0:8000",
+        ] {
+            assert!(lock_names(alias).is_superset(&plain), "{alias}");
+        }
+        assert!(lock_names("http://127.0.0.1:8001").is_disjoint(&plain));
+        assert_eq!(
+            lock_names("http://127.0.0.1"),
+            lock_names("http://127.0.0.1:80")
+        );
+        assert_eq!(lock_names("http://[::1]"), lock_names("http://[::1]:80"));
+    }
+
+    /// The kernel's names of locks are short, hosts' names are not.
+    #[test]
+    fn a_long_host_name_is_no_fault_of_the_instrument() {
+        let host = format!("{}.invalid", "long.".repeat(40));
+        assert!(lock_names(&format!("http://{host}:8000")).is_empty());
+    }
 }

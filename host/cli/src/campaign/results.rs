@@ -11,8 +11,8 @@ use blackstart_analyze::{
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
-    ArtifactMismatch, Boundaries, Finding, Manifest, ManifestHead, RunFiles, read_json,
-    read_run_noting, replace_files, seal_journal, write_json_atomic,
+    ArtifactMismatch, Boundaries, Finding, Manifest, ManifestHead, RunFiles, RunRecords, read_json,
+    read_recorded, read_run_noting, replace_files, seal_journal, write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
@@ -130,6 +130,15 @@ impl Results {
         save(&run_files(&self.dir, &run)?)?;
         self.runs.push(run.clone());
         Ok(run)
+    }
+
+    /// Seals the records of a campaign that ran to its end, before anything is made of them: should
+    /// that not be written (a full disk, a kill), they can be analysed as what they are.
+    ///
+    /// # Errors
+    /// When the manifest cannot be written.
+    pub fn seal_records(&self, plan: &Plan) -> Result<(), Failure> {
+        seal(&self.dir, plan, host_facts(&self.dir), false)
     }
 
     /// Analyses the campaign and writes reports and manifest.
@@ -322,10 +331,17 @@ pub(super) fn figures(
     dir: &Path,
     boundaries: Option<Vec<Boundaries>>,
 ) -> Result<AnalysedRun, Failure> {
-    let (mut records, notes) = read_run_noting(dir).map_err(Failure::internal)?;
-    if let Some(boundaries) = boundaries {
-        records.boundaries = boundaries;
-    }
+    let read = match boundaries {
+        Some(boundaries) => read_recorded(dir).map(|(records, notes)| {
+            let records = RunRecords {
+                boundaries,
+                ..records
+            };
+            (records, notes)
+        }),
+        None => read_run_noting(dir),
+    };
+    let (records, notes) = read.map_err(Failure::internal)?;
     let mut analysis = analyze_run(plan, planned, &records)
         .map_err(|e| Failure::internal(e).context(format!("analysing run {}", planned.run)))?;
     analysis.notes.extend(notes);
@@ -439,6 +455,24 @@ fn conclude(
         files.push(document(path, report)?);
     }
     save(&files)?;
+    seal(dir, plan, host, partial)?;
+    let valid = !partial
+        && analysis.runs.len() == plan.runs.len()
+        && analysis.runs.iter().all(|r| r.validity.valid);
+    Ok(CampaignEnd {
+        valid,
+        analysis,
+        partial,
+    })
+}
+
+/// Writes the manifest over everything that is in the directory now.
+fn seal(
+    dir: &Path,
+    plan: &Plan,
+    host: BTreeMap<String, String>,
+    partial: bool,
+) -> Result<(), Failure> {
     let grants = plan
         .fault
         .iter()
@@ -458,13 +492,5 @@ fn conclude(
         },
     )
     .map_err(Failure::internal)?;
-    write(&dir.join("manifest.json"), &manifest)?;
-    let valid = !partial
-        && analysis.runs.len() == plan.runs.len()
-        && analysis.runs.iter().all(|r| r.validity.valid);
-    Ok(CampaignEnd {
-        valid,
-        analysis,
-        partial,
-    })
+    write(&dir.join("manifest.json"), &manifest)
 }

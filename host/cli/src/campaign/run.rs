@@ -136,11 +136,11 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     .map_err(Failure::internal)?;
 
     let recording = watch(&stage, &load, armed.as_ref());
-    if recording.is_err()
+    if (recording.is_err() || context.interrupt.raised())
         && let Some(armed) = &armed
     {
-        // Nothing that happens from here on would be known: no fault may fire any more, and none
-        // stays in force while the rest is taken down.
+        // Nothing that happens from here on would be known, or is wanted: no fault may fire any more,
+        // and none stays in force while the rest is taken down.
         armed.timeline.cancel();
     }
 

@@ -92,20 +92,34 @@ fn waiting<T>(
     replica: &ReplicaPlan,
     wait: impl FnOnce(&AtomicBool) -> T,
 ) -> T {
+    let given_up = || context.interrupt.raised() || exit_for_good(targets, replica).is_some();
+    watched(given_up, wait)
+}
+
+/// Does `wait` while another thread looks at `given_up`; once that says so, the flag that `wait`
+/// gets is set.
+fn watched<T>(given_up: impl Fn() -> bool + Sync, wait: impl FnOnce(&AtomicBool) -> T) -> T {
+    /// Ends the other thread however `wait` ends: a scope that waited for it after a panic would
+    /// wait for ever, and with it the server that was started.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let stop = AtomicBool::new(false);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if context.interrupt.raised() || exit_for_good(targets, replica).is_some() {
+                if given_up() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 std::thread::sleep(TICK);
             }
         });
-        let waited = wait(&stop);
-        done.store(true, Ordering::Relaxed);
-        waited
+        let _over = Over(&done);
+        wait(&stop)
     })
 }
 
@@ -238,5 +252,29 @@ fn at(source: &Source, path: &str, message: &str, help: &str) -> Failure {
     Failure {
         exit: Exit::Target,
         ..Failure::from(source.error_at(path, message, help))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without an end of its watcher this test would never end.
+    #[test]
+    fn a_panic_while_waiting_is_passed_on() {
+        let panicked = std::panic::catch_unwind(|| watched(|| false, |_| panic!("no files left")));
+        assert!(panicked.is_err());
+    }
+
+    #[test]
+    fn who_waits_is_told_to_give_up() {
+        watched(
+            || true,
+            |stop| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            },
+        );
     }
 }

@@ -111,7 +111,20 @@ impl Stage<'_> {
     pub fn prove(&self, plugin: &Mutex<Option<FaultPlugin>>, interrupted: bool) {
         // The recorder writes on its own thread; what was just read must be there.
         std::thread::sleep(Duration::from_millis(100));
-        let facts = joined(&self.recorded());
+        let recorded = self.recorded();
+        let fired = |e: &Event| matches!(&e.kind, EventKind::Effect(s) if s.step == "started");
+        if interrupted && !recorded.iter().any(fired) {
+            // A plugin sees facts only, and would say that the victim survived.
+            self.recorder.sender().emit(
+                self.clock.now(),
+                EventKind::Proof {
+                    verdict: ProofVerdict::DidNotHappen,
+                    statement: "it was not fired: the run was interrupted before".to_owned(),
+                },
+            );
+            return;
+        }
+        let facts = joined(&recorded);
         let mut plugin = plugin.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(plugin) = plugin.as_mut() else {
             return;

@@ -7,8 +7,8 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use blackstart_clock::{
-    NS_PER_S, RealTime, RunClock, RunNs, SleepPlan, Urgency, monotonic_ns, request_real_time,
-    wait_until,
+    NS_PER_MS, NS_PER_S, RealTime, RunClock, RunNs, SleepPlan, Urgency, monotonic_ns,
+    request_real_time, wait_until,
 };
 use blackstart_record::{EffectStep, EventKind};
 use blackstart_targets::{ProcessRef, Signal, Targets};
@@ -19,7 +19,7 @@ use super::request::Worker;
 use super::{Effect, FIRE_WAKE_NS, Mode, Notice, PREPARE_NS, RECHECK_NS, Report, Shared};
 use crate::action::Action;
 use crate::http::{END_HAD_PASSED, HTTP_TIMEOUT_NS, Sent, Unsent};
-use crate::watchdog::Watchdog;
+use crate::watchdog::{GRACE_NS, Watchdog};
 
 /// Longest wait without a look at the world.
 const IDLE_NS: i64 = 60 * NS_PER_S;
@@ -517,7 +517,18 @@ impl Engine {
         };
         let planned = effect.until.unwrap_or(effect.at);
         let action = effect.action.describe_undo();
-        self.record(effect, step, action, planned, Some(bracket), detail);
+        let late_ns = bracket.before - self.clock.to_monotonic(planned);
+        if entry.registered && late_ns >= GRACE_NS {
+            // Whatever this found, the effect's end is not known here: it gets no instant.
+            let late = format!(
+                "{} ms late: the watchdog may have undone it before, undo.jsonl says when",
+                late_ns / NS_PER_MS
+            );
+            let detail = detail.map_or_else(|| late.clone(), |d| format!("{d}; {late}"));
+            self.record(effect, step, action, planned, None, Some(detail));
+        } else {
+            self.record(effect, step, action, planned, Some(bracket), detail);
+        }
         self.outbox
             .notice(effect.id, Notice::Undone(self.middle(bracket)));
     }

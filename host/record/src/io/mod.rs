@@ -32,5 +32,5 @@ pub use requests_parquet::{
     REQUESTS_SCHEMA, RequestParquetWriter, for_each_request, read_requests_parquet,
     write_requests_parquet,
 };
-pub use run_dir::{RunFiles, read_run, read_run_noting};
+pub use run_dir::{RunFiles, read_recorded, read_run, read_run_noting};
 pub use seal::{SealSummary, seal_journal};

@@ -68,13 +68,27 @@ pub fn read_run(dir: &Path) -> Result<RunRecords, RecordError> {
     read_run_noting(dir).map(|(records, _)| records)
 }
 
-/// Reads everything that a run recorded, with a caveat for each file that was recovered or is
-/// missing. A run whose instrument was killed has a journal instead of its tables: its records are
-/// taken from there. Metrics, boundaries, events and gaps that are not there stay empty.
+/// Reads everything that a run recorded and what a matcher found in its logs, with a caveat for each
+/// file that was recovered or is missing.
+///
+/// # Errors
+/// As [`read_recorded`], and when the boundaries are there and cannot be read.
+pub fn read_run_noting(dir: &Path) -> Result<(RunRecords, Vec<String>), RecordError> {
+    let (mut records, notes) = read_recorded(dir)?;
+    let boundaries = RunFiles::new(dir).boundaries();
+    if boundaries.exists() {
+        records.boundaries = read_json(&boundaries)?;
+    }
+    Ok((records, notes))
+}
+
+/// Reads what a run recorded itself, without what was made of it later (boundaries stay empty): an
+/// analysis that makes it anew does not depend on the old one. With a caveat as above. A run whose instrument was killed has a journal instead of its tables: its records are
+/// taken from there. Metrics, events and gaps that are not there stay empty.
 ///
 /// # Errors
 /// When a file that is there cannot be read, or there are neither requests nor a journal.
-pub fn read_run_noting(dir: &Path) -> Result<(RunRecords, Vec<String>), RecordError> {
+pub fn read_recorded(dir: &Path) -> Result<(RunRecords, Vec<String>), RecordError> {
     let files = RunFiles::new(dir);
     let mut notes = Vec::new();
     let mut records = RunRecords::default();
@@ -126,9 +140,6 @@ pub fn read_run_noting(dir: &Path) -> Result<(RunRecords, Vec<String>), RecordEr
     }
     if files.metrics().exists() {
         records.metrics = read_metrics_parquet(&files.metrics())?;
-    }
-    if files.boundaries().exists() {
-        records.boundaries = read_json(&files.boundaries())?;
     }
     Ok((records, notes))
 }
