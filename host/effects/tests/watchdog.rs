@@ -244,7 +244,8 @@ fn sigkill_of_the_instrument_leaves_nothing_undone_and_nothing_running() {
         until("all below it gone", || {
             helpers.iter().all(ProcessRef::has_ended) && with_text(&nap).is_empty()
         });
-        assert_eq!(victim.state(), 'S', "killed after {delay_ms:?}");
+        // Continued a moment ago, it may still be on its way back to sleep.
+        until("victim goes on", || victim.state() == 'S');
         assert_eq!(bystander.state(), 'S');
         let steps = journal(dir.path());
         assert!(
