@@ -99,6 +99,9 @@ pub struct LoadFigures {
     pub offered_rate: Option<f64>,
     /// Requests with a record.
     pub scheduled: u64,
+    /// Of these, requests that were not due yet when the load was ended early. They count as censored
+    /// (`run_end`), and in nothing else.
+    pub never_due: u64,
     /// Completed requests.
     pub completed: u64,
     /// Errored requests.
@@ -107,6 +110,8 @@ pub struct LoadFigures {
     pub censored: u64,
     /// Errored requests by class.
     pub errored_by_class: BTreeMap<String, u64>,
+    /// What the first errored request of each class was told.
+    pub error_examples: BTreeMap<String, String>,
     /// Censored requests by kind.
     pub censored_by_kind: BTreeMap<String, u64>,
     /// Time to first token, conditional on completion.
@@ -121,7 +126,7 @@ pub struct LoadFigures {
     pub tokens: TokenFigures,
     /// Completed requests within both thresholds.
     pub good: u64,
-    /// `good` over `scheduled`; absent where nothing was scheduled.
+    /// `good` over the requests that were due; absent where none was.
     pub goodput: Option<f64>,
     /// Good requests per second of the duration.
     pub good_per_s: Option<f64>,
@@ -144,6 +149,7 @@ pub struct LoadFiguresBuilder {
     asked: LoadAsked,
     outcomes: [u64; 3],
     by_class: BTreeMap<String, u64>,
+    examples: BTreeMap<String, String>,
     by_kind: BTreeMap<String, u64>,
     ttft_us: Histogram<u64>,
     ttft_sum_ns: i128,
@@ -165,6 +171,7 @@ impl LoadFiguresBuilder {
             asked,
             outcomes: [0; 3],
             by_class: BTreeMap::new(),
+            examples: BTreeMap::new(),
             by_kind: BTreeMap::new(),
             ttft_us: pinned_histogram(),
             ttft_sum_ns: 0,
@@ -184,10 +191,17 @@ impl LoadFiguresBuilder {
     pub fn push(&mut self, r: &RequestRecord) {
         self.outcomes[r.outcome as usize] += 1;
         if let Some(class) = r.error_class {
-            *self
-                .by_class
-                .entry(ErrorClass::name(class).to_owned())
-                .or_default() += 1;
+            let name = ErrorClass::name(class);
+            *self.by_class.entry(name.to_owned()).or_default() += 1;
+            if !self.examples.contains_key(name) {
+                let status = r
+                    .http_status
+                    .filter(|s| *s != 200)
+                    .map(|s| format!("{s}: "));
+                let text = r.error_text.as_deref().unwrap_or("no reason was given");
+                let example = status.unwrap_or_default() + text;
+                self.examples.insert(name.to_owned(), example);
+            }
         }
         if let Some(kind) = r.censor_kind {
             *self.by_kind.entry(kind.name().to_owned()).or_default() += 1;
@@ -264,7 +278,7 @@ impl LoadFiguresBuilder {
                 server_completion_tokens: self.server_tokens,
             },
             good: self.good,
-            goodput: (scheduled > 0).then(|| self.good as f64 / scheduled as f64),
+            goodput: (self.due > 0).then(|| self.good as f64 / self.due as f64),
             good_per_s: per(self.good, duration_s),
             completed_per_s: per(completed, duration_s),
             events_per_s: per(self.events, duration_s),
@@ -272,7 +286,9 @@ impl LoadFiguresBuilder {
             coalesced_requests: self.coalesced,
             canary: canary(events, whole),
             partial,
+            never_due: scheduled - self.due,
             errored_by_class: self.by_class,
+            error_examples: self.examples,
             censored_by_kind: self.by_kind,
         }
     }

@@ -120,14 +120,21 @@ const IN_PLACE: [Step; 5] = [
 pub(crate) fn analyze(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Option<Partition> {
     let fire = at.fire.as_ref().ok()?;
     let start_ns = fire.at_ns;
-    let restarted = at.container_start.is_ok()
-        || at.process_exited.is_ok()
-        || ["banner", "engine_init", "startup_complete"]
-            .iter()
-            .any(|key| at.log(key).is_ok());
-    let steps: &[Step] = if restarted { &RESTART } else { &IN_PLACE };
     let mut notes = Vec::new();
     let (end_name, end_ns) = end(input, at, start_ns, &mut notes)?;
+    // What happens after the timeline's end (the instrument stops the server it launched when the
+    // run is over) is none of its steps.
+    let restarted = [
+        "process_exited",
+        "container_start",
+        "banner",
+        "engine_init",
+        "startup_complete",
+    ]
+    .iter()
+    .filter_map(|name| instant(input, at, name))
+    .any(|t| (start_ns..=end_ns).contains(&t.at_ns));
+    let steps: &[Step] = if restarted { &RESTART } else { &IN_PLACE };
     let mut found: Vec<(usize, Instant)> = steps
         .iter()
         .enumerate()

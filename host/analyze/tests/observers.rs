@@ -197,6 +197,16 @@ fn a_freeze_is_explained_by_its_undo() {
         .events
         .retain(|e| !matches!(e.kind, EventKind::Replica(_)));
     records.boundaries[0].boundaries.retain(|b| b.life == 1);
+    // The instrument stops the server that it launched when the run is over.
+    records.events.push(event(
+        plan.phases.load_end_ns() + 2 * S,
+        EventKind::Replica(ReplicaStep::Exited {
+            replica: "r0".into(),
+            pid: 100,
+            code: Some(0),
+            signal: None,
+        }),
+    ));
     let undo = FIRE_NS + 12 * S;
     records.events.push(event(
         undo,

@@ -513,7 +513,8 @@ fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
         "--json",
         "--no-canary",
     ]);
-    finished.expect_code(0);
+    // Nothing completed: nothing of the service was measured.
+    finished.expect_code(2);
     let summary = summary(&finished.stdout);
     assert_eq!(summary["censored"], summary["scheduled"]);
     assert_eq!(summary["censored_by_kind"]["timeout"], summary["scheduled"]);
@@ -535,7 +536,8 @@ fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
         "--json",
         "--no-canary",
     ]);
-    finished.expect_code(0);
+    // Nothing completed: nothing of the service was measured.
+    finished.expect_code(2);
     assert_eq!(
         self::summary(&finished.stdout)["censored_by_kind"]["idle"],
         4
@@ -577,6 +579,11 @@ fn an_interrupt_leaves_partial_results_that_say_so() {
         // Every request of the schedule has its outcome, also those that were never due.
         assert_eq!(summary["scheduled"], records.len());
         assert!(summary["completed"].as_u64().unwrap() > 0);
+        // What was not due yet is in no figure.
+        let due = records.len() as u64 - summary["never_due"].as_u64().unwrap();
+        let good = summary["good"].as_f64().unwrap();
+        assert_eq!(summary["goodput"].as_f64(), Some(good / due as f64));
+        assert!(due < 1000, "{due}");
         let offered = summary["offered_rate"].as_f64().unwrap();
         assert!((10.0..160.0).contains(&offered), "{offered}");
     }
@@ -684,6 +691,36 @@ fn mistakes_are_named() {
             vec!["--url", &nobody, "--rate", "0", "--model", "m"],
             3,
             "not a positive number",
+        ),
+        (
+            vec!["--url", "http://127.0.0.1:1/v1", "--rate", "1"],
+            3,
+            "leave `/v1` out",
+        ),
+        (
+            vec!["--url", "https://127.0.0.1", "--rate", "1"],
+            3,
+            "plain HTTP only",
+        ),
+        (
+            vec!["--url", "127.0.0.1:8000", "--rate", "1"],
+            3,
+            "http://host:port",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "9",
+                "--duration",
+                "1s",
+                "--model",
+                "m",
+                "--no-canary",
+            ],
+            5,
+            "connect: ",
         ),
         (
             vec!["--url", "ftp://h", "--rate", "1", "--model", "m"],

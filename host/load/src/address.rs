@@ -79,6 +79,14 @@ impl Address {
     }
 }
 
+/// Whether a load can be sent to an address: its form, and that its host has an address.
+///
+/// # Errors
+/// Why not.
+pub fn check_url(url: &str) -> Result<(), LoadError> {
+    Address::resolve(url).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,7 @@ mod text;
 mod worker;
 mod writer;
 
+pub use address::check_url;
 pub use canary::{CanaryTarget, MAX_CANARY_TOKENS};
 pub use driver::{
     CONNECTION_FLOOR, LoadHandle, LoadRun, LoadSummary, MAX_THREADS, MAX_TIMEOUT_NS, start,

@@ -97,6 +97,8 @@ pub(crate) enum State {
         schedule: Vec<i64>,
         share: Share,
         permits: Option<Semaphore>,
+        /// How many permits there are.
+        cap: u64,
     },
     Closed {
         plan: ClosedLoop,
@@ -140,6 +142,7 @@ impl State {
                     schedule: open.share.of_schedule(&open.schedule),
                     share: open.share,
                     permits,
+                    cap: u64::from(open.concurrency.unwrap_or(0)),
                 })
             }
             Pacing::Closed(closed) => {
@@ -163,6 +166,18 @@ impl State {
         match self {
             Self::Open { schedule, .. } => schedule.len() as u64,
             Self::Closed { started, plan } => started.load(Ordering::Acquire).min(plan.requests),
+        }
+    }
+
+    /// Requests that the concurrency cap has admitted and that have not ended; `None` without a cap.
+    pub(crate) fn admitted(&self) -> Option<u64> {
+        match self {
+            Self::Open {
+                permits: Some(permits),
+                cap,
+                ..
+            } => Some(cap.saturating_sub(permits.available_permits() as u64)),
+            _ => None,
         }
     }
 

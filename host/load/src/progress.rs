@@ -24,6 +24,8 @@ pub struct Progress {
     pub offered: u64,
     /// Requests without an outcome among those offered.
     pub in_flight: u64,
+    /// Of these, requests that wait for admission under a concurrency cap.
+    pub waiting: u64,
     /// Completed requests.
     pub completed: u64,
     /// Errored requests.
@@ -149,6 +151,9 @@ pub(crate) fn snapshot(shared: &Shared) -> Progress {
     }
     let ended = progress.completed + progress.errored + progress.censored;
     progress.in_flight = progress.offered.saturating_sub(ended);
+    if let Some(admitted) = shared.pacing.admitted() {
+        progress.waiting = progress.in_flight.saturating_sub(admitted);
+    }
     ttfts.sort_unstable();
     let quantile = |percent: usize| {
         // Nearest rank.

@@ -253,11 +253,10 @@ fn lost(report: &CampaignReport) -> Option<String> {
 fn lead(report: &CampaignReport) -> Option<String> {
     let mut notes = counted(report).filter_map(|r| r.analysis.goodput_lead_note.as_deref());
     let first = notes.next()?;
-    let more = notes.count();
-    let where_ = if more == 0 {
-        String::new()
-    } else {
-        format!(" ({} runs)", more + 1)
+    let with = notes.count() + 1;
+    let where_ = match counted(report).count() {
+        1 => String::new(),
+        all => format!(" (in {with} of {all} runs)"),
     };
     Some(format!("{}{where_}.", esc(&words::sentence_case(first))))
 }

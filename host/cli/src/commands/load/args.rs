@@ -443,6 +443,13 @@ impl LoadArgs {
             threads: self.threads,
             real_time: !self.no_real_time,
         };
+        if load.base_url.ends_with("/v1") {
+            return Err(wrong(format!(
+                "--url {}: the API's own path is added to it; leave `/v1` out",
+                self.url
+            )));
+        }
+        blackstart_load::check_url(&load.base_url).map_err(|e| wrong(format!("--url {e}")))?;
         load.model = match &self.model {
             Some(name) => name.clone(),
             None => model(&load)?,

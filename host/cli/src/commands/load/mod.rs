@@ -13,8 +13,8 @@ use blackstart_load::{
 };
 use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule};
 use blackstart_record::{
-    ClockSample, EventKind, RunFiles, for_each_request, read_events, read_gaps, read_json,
-    seal_journal, write_json_atomic,
+    ClockSample, ErrorClass, EventKind, RunFiles, for_each_request, read_events, read_gaps,
+    read_json, seal_journal, write_json_atomic,
 };
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ pub fn run(args: LoadArgs) -> Outcome {
     Ok(if interrupt.raised() {
         Exit::Interrupted
     } else {
-        Exit::Valid
+        verdict(&summary.figures)
     })
 }
 
@@ -152,6 +152,16 @@ pub fn analyze(dir: &Path) -> Outcome {
     tell(&summary, &Reporter::new());
     out!("{}", dir.display());
     Ok(if partial { Exit::Invalid } else { Exit::Valid })
+}
+
+/// A load of which nothing completed has measured nothing of the service.
+fn verdict(figures: &LoadFigures) -> Exit {
+    let unreachable = figures.errored_by_class.get(ErrorClass::Connect.name());
+    match figures.completed {
+        0 if unreachable == Some(&figures.scheduled) => Exit::Target,
+        0 => Exit::Invalid,
+        _ => Exit::Valid,
+    }
 }
 
 pub(super) fn tell(summary: &Summary, reporter: &Reporter) {

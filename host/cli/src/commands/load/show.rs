@@ -54,15 +54,19 @@ pub(super) fn progress(p: &Progress) -> String {
     let ttft = p
         .ttft_ms_p50
         .map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0} ms"));
+    let waiting = match p.waiting {
+        0 => String::new(),
+        n => format!(", {n} waiting"),
+    };
     format!(
-        "offered {}/s · ended {}/s, good {} · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}",
+        "offered {}/s · ended {}/s, good {} · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}{waiting}",
         p.offered_last_second,
         p.ended_last_second,
         p.good_last_second,
         p.completed,
         p.errored,
         p.censored,
-        p.in_flight
+        p.in_flight - p.waiting
     )
 }
 
@@ -78,26 +82,29 @@ pub(super) fn figures(f: &LoadFigures) -> Vec<String> {
     }
     lines.push(format!(
         "requests   {} in {:.1} s (offered {}): {} completed, {} errored, {} censored",
-        f.scheduled,
+        f.scheduled - f.never_due,
         f.duration_s,
         per_s(f.offered_rate),
         f.completed,
         f.errored,
-        f.censored
+        f.censored.saturating_sub(f.never_due)
     ));
-    for (what, counts) in [
-        ("errored", &f.errored_by_class),
-        ("censored", &f.censored_by_kind),
-    ] {
-        if !counts.is_empty() {
-            let each: Vec<String> = counts.iter().map(|(k, n)| format!("{k} {n}")).collect();
-            lines.push(format!("           {what}: {}", each.join(", ")));
-        }
+    if f.never_due > 0 {
+        lines.push(format!(
+            "           {} more were not due yet when it was ended",
+            f.never_due
+        ));
+    }
+    for (class, n) in &f.errored_by_class {
+        let example = f.error_examples.get(class).map_or("", String::as_str);
+        lines.push(format!("           errored    {n} {class}: {example}"));
+    }
+    for (kind, n) in &f.censored_by_kind {
+        lines.push(format!("           censored   {n} {kind}"));
     }
     lines.push(format!(
-        "goodput    {} of {} good ({}); completed {}, events {}",
+        "goodput    {} good ({}); completed {}, events {}",
         f.good,
-        f.scheduled,
         f.goodput
             .map_or_else(|| "–".to_owned(), |g| format!("{:.1} %", g * 100.0)),
         per_s(f.completed_per_s),
