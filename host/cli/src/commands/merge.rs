@@ -6,7 +6,7 @@ use blackstart_clock::NS_PER_MS;
 use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, ShareSpec};
 use blackstart_record::{
     Event, EventKind, EventWriter, GapHistograms, RequestParquetWriter, RequestRecord, RunFiles,
-    for_each_request, read_events, read_gaps, read_json, write_gaps, write_json_atomic,
+    for_each_request, read_events, read_gaps, write_gaps, write_json_atomic,
 };
 use clap::Args;
 
@@ -90,7 +90,7 @@ fn read(dir: &Path) -> Result<Part, Failure> {
     if RunFiles::new(dir).journal().exists() {
         return Err(at("its instrument was killed").help("run `blackstart analyze` on it first"));
     }
-    let spec: LoadSpec = read_json(&dir.join(load::SPEC_FILE)).map_err(Failure::internal)?;
+    let spec = load::read_spec(dir)?;
     let events = read_events(&RunFiles::new(dir).events())
         .map_err(Failure::internal)?
         .events;
@@ -102,17 +102,11 @@ fn read(dir: &Path) -> Result<Part, Failure> {
         EventKind::Clock(sample) if sample.phase == load::WALL_CLOCK => Some(sample.bound_ns),
         _ => None,
     });
-    let ended = events
-        .iter()
-        .any(|e| matches!(e.kind, EventKind::LoadEnded { .. }));
-    let interrupted = events
-        .iter()
-        .any(|e| matches!(e.kind, EventKind::Interrupted { .. }));
     Ok(Part {
         dir: dir.to_owned(),
         epoch_unix_ns: epoch.ok_or_else(|| at("its events name no epoch"))?,
         clock_bound_ns,
-        partial: interrupted || !ended,
+        partial: load::was_cut_off(&events),
         spec,
         events,
     })

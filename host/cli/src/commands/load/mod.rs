@@ -13,7 +13,7 @@ use blackstart_load::{
 };
 use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule};
 use blackstart_record::{
-    ClockSample, ErrorClass, EventKind, RunFiles, for_each_request, read_events, read_gaps,
+    ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
     read_json, seal_journal, write_json_atomic,
 };
 use serde::Serialize;
@@ -122,6 +122,26 @@ pub fn is_load(dir: &Path) -> bool {
 /// # Errors
 /// When the folder cannot be read.
 pub fn analyze(dir: &Path) -> Outcome {
+    let spec = read_spec(dir)?;
+    let files = RunFiles::new(dir);
+    let killed = files.journal().exists();
+    if killed {
+        seal_journal(dir).map_err(Failure::internal)?;
+    }
+    let events = read_events(&files.events()).map_err(Failure::internal)?;
+    let partial = killed || was_cut_off(&events.events);
+    let kept = Some(dir.display().to_string());
+    let summary = sum_up(&spec, dir, partial, kept)?;
+    tell(&summary, &Reporter::new());
+    out!("{}", dir.display());
+    Ok(if partial { Exit::Invalid } else { Exit::Valid })
+}
+
+/// What a load's folder says was asked for.
+///
+/// # Errors
+/// When it cannot be read, or is in another version's format.
+pub(super) fn read_spec(dir: &Path) -> Result<LoadSpec, Failure> {
     let spec: LoadSpec = read_json(&dir.join(SPEC_FILE)).map_err(Failure::internal)?;
     if spec.schema_version != LOAD_SPEC_SCHEMA_VERSION {
         let what = format!(
@@ -131,27 +151,15 @@ pub fn analyze(dir: &Path) -> Outcome {
         );
         return Err(Failure::message(Exit::Invalid, what).help("use that version"));
     }
-    let files = RunFiles::new(dir);
-    let killed = files.journal().exists();
-    if killed {
-        seal_journal(dir).map_err(Failure::internal)?;
-    }
-    let events = read_events(&files.events()).map_err(Failure::internal)?;
-    // A whole load says at its end that it was; an interrupted one says that too.
-    let ended = events
-        .events
-        .iter()
-        .any(|e| matches!(e.kind, EventKind::LoadEnded { .. }));
-    let interrupted = events
-        .events
-        .iter()
-        .any(|e| matches!(e.kind, EventKind::Interrupted { .. }));
-    let partial = killed || interrupted || !ended;
-    let kept = Some(dir.display().to_string());
-    let summary = sum_up(&spec, dir, partial, kept)?;
-    tell(&summary, &Reporter::new());
-    out!("{}", dir.display());
-    Ok(if partial { Exit::Invalid } else { Exit::Valid })
+    Ok(spec)
+}
+
+/// Whether a load ended before its time: a whole one says at its end that it was, an interrupted one
+/// says that too.
+pub(super) fn was_cut_off(events: &[Event]) -> bool {
+    let said = |what: fn(&EventKind) -> bool| events.iter().any(|e| what(&e.kind));
+    said(|kind| matches!(kind, EventKind::Interrupted { .. }))
+        || !said(|kind| matches!(kind, EventKind::LoadEnded { .. }))
 }
 
 /// A load of which nothing completed has measured nothing of the service.
