@@ -107,23 +107,6 @@ impl Pace {
     }
 }
 
-impl LoadSpec {
-    /// The schedule of an open loop, from its seed; `None` of a trace, which has its times from
-    /// elsewhere, and of a closed loop.
-    ///
-    /// # Errors
-    /// See [`ArrivalsError`].
-    pub fn schedule(&self) -> Result<Option<Schedule>, ArrivalsError> {
-        let Pace::Open {
-            profile, requests, ..
-        } = &self.pace
-        else {
-            return Ok(None);
-        };
-        schedule(self.load.arrivals, profile, *requests, self.seed).map(Some)
-    }
-}
-
 /// The schedule of an open loop with a bound on its requests.
 ///
 /// # Errors

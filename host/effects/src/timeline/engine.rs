@@ -33,7 +33,7 @@ enum Phase {
     /// Its victim is not looked up yet.
     Waiting,
     /// It is being looked up for the first time (or again, because it was missing).
-    Preparing { last_try: bool },
+    Preparing,
     /// It is known.
     Ready(Means),
     /// It is known, and being looked up again.
@@ -65,7 +65,7 @@ impl Entry {
         let at = self.effect.at;
         match &self.phase {
             Phase::Waiting => Some(at - PREPARE_NS),
-            Phase::Preparing { .. } => Some(at + LATE_PREPARATION_NS),
+            Phase::Preparing => Some(at + LATE_PREPARATION_NS),
             Phase::Ready(_) => Some(at - RECHECK_NS),
             Phase::Rechecking(_) | Phase::Checked(_) => Some(at - FIRE_WAKE_NS),
             Phase::Active(_) => self.effect.until.map(|u| u - FIRE_WAKE_NS),
@@ -199,9 +199,9 @@ impl Engine {
             Phase::Waiting => {
                 self.preparer.prepare(&entry.effect, None);
                 entry.registered = self.mode == Mode::Real && entry.effect.until.is_some();
-                entry.phase = Phase::Preparing { last_try: false };
+                entry.phase = Phase::Preparing;
             }
-            Phase::Preparing { .. } => {
+            Phase::Preparing => {
                 let reason = "it could not be prepared in time".to_owned();
                 self.fail(index, reason, None);
             }
@@ -238,9 +238,9 @@ impl Engine {
         let now = self.clock.now();
         let entry = &mut self.entries[index];
         match (entry.take_phase(), report) {
-            (Phase::Preparing { last_try }, Report::Prepared { means, .. }) => match means {
-                Means::Missing(reason) if last_try => self.fail(index, reason, None),
-                means if last_try || now >= entry.effect.at - RECHECK_NS => {
+            (Phase::Preparing, Report::Prepared { means, .. }) => match means {
+                Means::Missing(reason) if entry.looked_last => self.fail(index, reason, None),
+                means if entry.looked_last || now >= entry.effect.at - RECHECK_NS => {
                     entry.phase = Phase::Checked(means);
                 }
                 means => entry.phase = Phase::Ready(means),
@@ -290,7 +290,7 @@ impl Engine {
                     // Found seconds ago, replaced since, and the second look came too late.
                     entry.looked_last = true;
                     self.preparer.prepare(&entry.effect, None);
-                    entry.phase = Phase::Preparing { last_try: true };
+                    entry.phase = Phase::Preparing;
                     return;
                 }
                 let before = monotonic_ns();
@@ -329,7 +329,7 @@ impl Engine {
                 wait_until(at, SleepPlan::DEFAULT);
                 entry.looked_last = true;
                 self.preparer.prepare(&entry.effect, None);
-                entry.phase = Phase::Preparing { last_try: true };
+                entry.phase = Phase::Preparing;
             }
         }
     }
