@@ -1,4 +1,4 @@
-//! Shared helpers for tests: the instrument as a child process, campaigns, ports, and what the mock says happened.
+//! Shared helpers for tests: the instrument as a child process, campaigns, ports, TLS, and what the mock says happened.
 //!
 //! Everything here is for tests alone, so a helper that cannot do its work panics with what it saw.
 
@@ -6,12 +6,14 @@ mod campaign;
 mod instrument;
 mod ports;
 mod processes;
+mod tls;
 mod truth;
 
 pub use campaign::CampaignText;
 pub use instrument::{Finished, Instrument, PATIENCE, Running, wait_for};
 pub use ports::free_port;
 pub use processes::{Seen, marked};
+pub use tls::{Authority, Farewell, Identity, TlsFront};
 pub use truth::{Life, TruthLine, lives, read_truth};
 
 use std::fs::File;
