@@ -127,6 +127,8 @@ pub struct Response {
     last_by_choice_ns: [Option<i64>; MAX_CHOICES as usize],
     /// The read under way and the content events that it delivered.
     read: (u64, u32),
+    /// Both stamps of the read under way.
+    kernel: (i64, Option<i64>),
     /// Stamps of all content events, where they are asked for.
     token_stamps_ns: Option<Vec<i64>>,
     /// Shared with whoever watches the clock. It only ever moves later.
@@ -167,6 +169,9 @@ impl Response {
                 gap_max_ns: None,
                 connection_reused: false,
                 replica: None,
+                first_token_kernel_ns: None,
+                ended_kernel_ns: None,
+                read_lag_max_ns: None,
             },
             expect,
             streaming: false,
@@ -177,6 +182,7 @@ impl Response {
             decided: false,
             last_by_choice_ns: [None; MAX_CHOICES as usize],
             read: (0, 0),
+            kernel: (intended_ns, None),
             token_stamps_ns: None,
         }
     }
@@ -219,6 +225,16 @@ impl Response {
     /// Whether the connection had served another request before.
     pub fn on_connection(&mut self, reused: bool) {
         self.record.connection_reused = reused;
+    }
+
+    /// Of all its reads, the longest time between the kernel's stamp and this client's.
+    pub fn read_lag(&mut self, max_ns: Option<i64>) {
+        self.record.read_lag_max_ns = max_ns;
+    }
+
+    /// The kernel's stamp of the read that is stamped `at_ns`; before what it brought is handed over.
+    pub fn read_by_kernel(&mut self, at_ns: i64, kernel_ns: Option<i64>) {
+        self.kernel = (at_ns, kernel_ns);
     }
 
     /// The response head arrived.
@@ -367,6 +383,12 @@ impl Response {
         true
     }
 
+    /// The kernel's stamp of what is stamped `at_ns`. An end that no read brought has none.
+    fn kernel_ns(&self, at_ns: i64) -> Option<i64> {
+        let (user_ns, kernel_ns) = self.kernel;
+        kernel_ns.filter(|_| user_ns == at_ns)
+    }
+
     /// A byte came in time.
     fn byte(&mut self, at_ns: i64) {
         self.last_byte_ns = at_ns;
@@ -405,6 +427,7 @@ impl Response {
         if chunk.content != 0 {
             if self.record.first_token_ns.is_none() {
                 self.record.first_token_ns = Some(at_ns);
+                self.record.first_token_kernel_ns = self.kernel_ns(at_ns);
                 self.put_off();
             }
             self.record.last_token_ns = Some(at_ns);
@@ -469,6 +492,7 @@ impl Response {
             } else {
                 self.record.outcome = Outcome::Completed;
                 self.record.ended_ns = at_ns;
+                self.record.ended_kernel_ns = self.kernel_ns(at_ns);
                 self.decided = true;
                 return;
             }
@@ -512,6 +536,7 @@ impl Response {
     fn fail(&mut self, at_ns: i64, class: ErrorClass, text: Option<&str>) {
         if self.failure.is_none() {
             self.failure = Some((class, at_ns));
+            self.record.ended_kernel_ns = self.kernel_ns(at_ns);
             if let Some(text) = text {
                 self.set_text(text);
             }

@@ -101,6 +101,11 @@ pub enum EventKind {
         /// Records written.
         recorded: u64,
     },
+    /// The kernel refused a load thread its stamps of what the load's sockets receive.
+    ReceiveStampsRefused {
+        /// The system's reason.
+        reason: String,
+    },
     /// Something worth a caveat in the report.
     Note {
         /// The text.

@@ -59,6 +59,16 @@ pub struct RequestRecord {
     pub connection_reused: bool,
     /// Replica that served it, from the response header that the plan names.
     pub replica: Option<String>,
+    /// The kernel's stamp of the read that delivered `first_token_ns`: when the last segment of which
+    /// that read brought bytes had been received. Like every kernel stamp absent where the kernel gave
+    /// none, or one that cannot be true.
+    pub first_token_kernel_ns: Option<i64>,
+    /// The kernel's stamp of the read that delivered the terminal event; absent too where no read did
+    /// (the end of a connection, a censored request).
+    pub ended_kernel_ns: Option<i64>,
+    /// Of all reads since the request was sent, the longest time between the kernel's stamp and this
+    /// client's: how long bytes that had arrived waited to be read.
+    pub read_lag_max_ns: Option<i64>,
 }
 
 impl RequestRecord {

@@ -41,5 +41,8 @@ pub(crate) fn record(index: u64) -> RequestRecord {
         gap_max_ns: some(8, i * 10),
         connection_reused: index % 2 == 1,
         replica: some(3, 0).map(|_| format!("r{}", index % 2)),
+        first_token_kernel_ns: some(4, i + 2),
+        ended_kernel_ns: some(5, i * 1_000_003 + 4),
+        read_lag_max_ns: some(3, i * 7),
     }
 }

@@ -162,6 +162,9 @@ pub fn request(index: u64, intended_ns: i64) -> RequestRecord {
         gap_max_ns: Some(50 * MS),
         connection_reused: true,
         replica: None,
+        first_token_kernel_ns: None,
+        ended_kernel_ns: None,
+        read_lag_max_ns: None,
     }
 }
 

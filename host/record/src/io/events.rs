@@ -235,6 +235,9 @@ mod tests {
                 scheduled: 2,
                 recorded: 2,
             },
+            EventKind::ReceiveStampsRefused {
+                reason: "not permitted".to_owned(),
+            },
             EventKind::Note {
                 text: "caveat".to_owned(),
             },

@@ -18,7 +18,7 @@ use super::plain::open_regular;
 use crate::{RecordError, RequestRecord};
 
 /// Names the format and its version.
-const MAGIC: &[u8; 8] = b"BSTJRNL3";
+const MAGIC: &[u8; 8] = b"BSTJRNL4";
 
 /// Largest payload of a frame.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
@@ -319,10 +319,10 @@ mod tests {
     fn a_journal_of_another_format_says_which() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("requests.journal");
-        std::fs::write(&path, b"BSTJRNL2 and what followed then").unwrap();
+        std::fs::write(&path, b"BSTJRNL3 and what followed then").unwrap();
         let error = RequestJournalReader::open(&path).unwrap_err().to_string();
         assert!(
-            error.contains("format 2; this version reads format 3") && error.contains("plan.json"),
+            error.contains("format 3; this version reads format 4") && error.contains("plan.json"),
             "{error}"
         );
         std::fs::write(&path, b"something else").unwrap();

@@ -49,6 +49,9 @@ message request {
   optional int64 gap_max_ns;
   required boolean connection_reused;
   optional binary replica (STRING);
+  optional int64 first_token_kernel_ns;
+  optional int64 ended_kernel_ns;
+  optional int64 read_lag_max_ns;
 }
 ";
 
@@ -159,6 +162,9 @@ fn write_group<W: Write + Send>(
     out.optional_i64(rows().map(|r| r.gap_max_ns))?;
     out.bool(rows().map(|r| r.connection_reused))?;
     out.optional_text(rows().map(|r| r.replica.as_deref()))?;
+    out.optional_i64(rows().map(|r| r.first_token_kernel_ns))?;
+    out.optional_i64(rows().map(|r| r.ended_kernel_ns))?;
+    out.optional_i64(rows().map(|r| r.read_lag_max_ns))?;
     group.close()?;
     Ok(())
 }
@@ -223,6 +229,12 @@ pub(crate) fn read_table<T>(
     Ok(all)
 }
 
+/// Whether a table is one of this version.
+enum Columns {
+    Expected,
+    Other,
+}
+
 /// Shows the row groups of a table with exactly these columns, one after the other.
 fn for_each_group<T>(
     path: &Path,
@@ -234,13 +246,11 @@ fn for_each_group<T>(
     let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     // The library promises an error for damaged files but its decoders index by what a file says; a
     // panic in them is damage too.
-    let read = catch_unwind(AssertUnwindSafe(|| -> ParquetResult<()> {
+    let read = catch_unwind(AssertUnwindSafe(|| -> ParquetResult<Columns> {
         let reader = SerializedFileReader::new(file)?;
         let metadata = reader.metadata().file_metadata();
         if *metadata.schema() != *schema(expected) {
-            return Err(ParquetError::General(
-                "columns of another version of this table".to_owned(),
-            ));
+            return Ok(Columns::Other);
         }
         let mut shown = 0;
         for group in 0..reader.num_row_groups() {
@@ -252,10 +262,16 @@ fn for_each_group<T>(
             }
             show(rows);
         }
-        Ok(())
+        Ok(Columns::Expected)
     }));
     match read {
-        Ok(Ok(())) => Ok(()),
+        Ok(Ok(Columns::Expected)) => Ok(()),
+        Ok(Ok(Columns::Other)) => Err(RecordError::Damaged {
+            path: path.to_owned(),
+            what: "columns of another version of this table".to_owned(),
+            mend: "read it with the version of the instrument that wrote it: the file names it as its \
+                   creator",
+        }),
         Ok(Err(e)) => Err(RecordError::damaged(path, e.to_string())),
         Err(_) => Err(RecordError::damaged(path, "its encoding is damaged")),
     }
@@ -288,6 +304,9 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
     let gap_max_ns = columns.optional_i64()?;
     let connection_reused = columns.bool()?;
     let mut replica = columns.optional_text()?;
+    let first_token_kernel_ns = columns.optional_i64()?;
+    let ended_kernel_ns = columns.optional_i64()?;
+    let read_lag_max_ns = columns.optional_i64()?;
     (0..index.len())
         .map(|i| {
             Ok(RequestRecord {
@@ -331,6 +350,9 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
                 gap_max_ns: gap_max_ns[i],
                 connection_reused: connection_reused[i],
                 replica: replica[i].take(),
+                first_token_kernel_ns: first_token_kernel_ns[i],
+                ended_kernel_ns: ended_kernel_ns[i],
+                read_lag_max_ns: read_lag_max_ns[i],
             })
         })
         .collect()
@@ -386,7 +408,10 @@ mod tests {
         assert!(error.contains("requests.parquet"), "{error}");
         crate::write_metrics_parquet(&path, &crate::MetricTable::default()).unwrap();
         let error = read_requests_parquet(&path).unwrap_err().to_string();
-        assert!(error.contains("another version of this table"), "{error}");
+        assert!(
+            error.contains("another version of this table") && error.contains("that wrote it"),
+            "{error}"
+        );
     }
 
     proptest! {

@@ -101,6 +101,9 @@ fn request(index: u64, intended_ns: i64, dice: &mut Dice) -> RequestRecord {
         gap_max_ns: Some(12 * MS),
         connection_reused: true,
         replica: None,
+        first_token_kernel_ns: None,
+        ended_kernel_ns: None,
+        read_lag_max_ns: None,
     }
 }
 
