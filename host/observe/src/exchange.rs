@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll};
 
 use blackstart_clock::{RunClock, RunNs};
+use blackstart_tls::{TlsClient, TlsPeer};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -19,39 +20,39 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::failure::{Failure, Stage};
+use crate::failure::{Failure, Stage, excerpt};
 
 /// Largest response head that is read, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// An address that requests are sent to, taken from a base URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct HttpTarget {
     host: String,
     port: u16,
     authority: String,
     prefix: String,
+    /// Whom to speak TLS with, if at all.
+    tls: Option<TlsPeer>,
 }
 
 impl HttpTarget {
-    /// From `http://host[:port][/prefix]`.
+    /// From `http://host[:port][/prefix]`; from `https://` where it is known how to speak TLS.
     ///
     /// # Errors
     /// A text that says what is wrong with the URL and what it should be.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str, tls: Option<&TlsClient>) -> Result<Self, String> {
         let uri: Uri = url
             .parse()
             .map_err(|e| format!("{e}; write it as http://host:port"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(
-                    "the observers speak plain HTTP only; give the address behind the TLS proxy"
-                        .to_owned(),
-                );
-            }
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(tls.ok_or_else(|| {
+                "the observers speak plain HTTP only; give the address behind the TLS proxy"
+                    .to_owned()
+            })?),
             _ => return Err("it does not begin with http://".to_owned()),
-        }
+        };
         let authority = uri
             .authority()
             .ok_or_else(|| "it names no host; write it as http://host:port".to_owned())?;
@@ -61,6 +62,7 @@ impl HttpTarget {
         let host = authority.host();
         // The parser takes any digits for a port, and then has none: port 80 would be probed.
         let port = match authority.as_str()[host.len()..].strip_prefix(':') {
+            None if tls.is_some() => 443,
             None => 80,
             Some(digits) => digits
                 .parse::<u16>()
@@ -81,6 +83,10 @@ impl HttpTarget {
             port,
             authority: authority.as_str().to_owned(),
             prefix: uri.path().trim_end_matches('/').to_owned(),
+            tls: tls
+                .map(|client| client.peer(host))
+                .transpose()
+                .map_err(|e| e.to_string())?,
         })
     }
 
@@ -91,7 +97,8 @@ impl HttpTarget {
 
     /// The whole URL of a path below the base.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{}{path}", self.authority, self.prefix)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{}{path}", self.authority, self.prefix)
     }
 
     /// A request for a path below the base: GET without a body, POST of JSON with one.
@@ -156,6 +163,13 @@ impl Exchange {
         // Without it the request body can wait for the acknowledgement of its head. A refusal only
         // costs that wait.
         let _ = stream.set_nodelay(true);
+        let stream: Box<dyn Socket> = match &target.tls {
+            None => Box::new(stream),
+            Some(peer) => match peer.handshake(stream).await {
+                Ok(stream) => Box::new(stream),
+                Err(e) => return Err(Failure::Tls(excerpt(&peer.explain(&e)))),
+            },
+        };
         let last_read_ns = Arc::new(AtomicI64::new(i64::MIN));
         let io = TokioIo::new(Stamped {
             stream,
@@ -238,9 +252,14 @@ impl Exchange {
     }
 }
 
-/// A TCP stream that stamps each read that brought bytes.
+/// TCP, or TLS over it.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+/// A stream that stamps each read that brought bytes.
 struct Stamped {
-    stream: TcpStream,
+    stream: Box<dyn Socket>,
     clock: RunClock,
     last_read_ns: Arc<AtomicI64>,
 }
@@ -284,13 +303,13 @@ mod tests {
 
     #[test]
     fn base_urls() {
-        let t = HttpTarget::parse("http://127.0.0.1:8000").unwrap();
+        let t = HttpTarget::parse("http://127.0.0.1:8000", None).unwrap();
         assert_eq!(t.url("/v1/models"), "http://127.0.0.1:8000/v1/models");
         assert_eq!((t.host.as_str(), t.port), ("127.0.0.1", 8000));
-        let t = HttpTarget::parse("http://[::1]:9/llm/").unwrap();
+        let t = HttpTarget::parse("http://[::1]:9/llm/", None).unwrap();
         assert_eq!((t.host.as_str(), t.port), ("::1", 9));
         assert_eq!(t.url("/metrics"), "http://[::1]:9/llm/metrics");
-        assert_eq!(HttpTarget::parse("http://example").unwrap().port, 80);
+        assert_eq!(HttpTarget::parse("http://example", None).unwrap().port, 80);
         for bad in [
             "",
             "127.0.0.1:8000",
@@ -302,7 +321,10 @@ mod tests {
             "http://h:99999",
             "http://h:",
         ] {
-            assert!(HttpTarget::parse(bad).is_err(), "{bad:?} was accepted");
+            assert!(
+                HttpTarget::parse(bad, None).is_err(),
+                "{bad:?} was accepted"
+            );
         }
     }
 }

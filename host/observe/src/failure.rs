@@ -29,6 +29,8 @@ pub(crate) enum Failure {
         /// The system's words.
         text: String,
     },
+    /// The TLS handshake failed; what that means.
+    Tls(String),
     /// The connection was reset or lost; the system's words.
     Reset(String),
     /// A status of 400 or more, or one that is no answer (a redirect).
@@ -69,6 +71,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Connect { refused: true, .. } => f.write_str("connect: refused"),
             Self::Connect { text, .. } => write!(f, "connect: {text}"),
+            Self::Tls(text) => write!(f, "tls: {text}"),
             Self::Reset(text) => write!(f, "reset: {text}"),
             Self::Status { code, message } if message.is_empty() => {
                 write!(f, "http_status {code}")

@@ -202,6 +202,7 @@ fn probers(run: &ObserveRun<'_>) -> Result<Vec<Prober>, ObserveError> {
                 run.api_key,
                 run.clock,
                 format!("probe-{nonce:x}-{index}"),
+                None,
             )
             .map_err(|reason| ObserveError::Target { what, reason })?;
             Ok(Prober {
@@ -235,7 +236,7 @@ fn scrapers(run: &ObserveRun<'_>) -> Result<Vec<Scraper>, ObserveError> {
             if !path.starts_with('/') {
                 return Err(fail(format!("metrics_path `{path}` must begin with `/`")));
             }
-            let target = HttpTarget::parse(&replica.base_url)
+            let target = HttpTarget::parse(&replica.base_url, None)
                 .map_err(|e| fail(format!("URL `{}`: {e}", replica.base_url)))?;
             let interval_ns = run.plan.observe.metrics_interval_ns;
             Ok(Scraper {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use blackstart_clock::{RunClock, RunNs};
 use blackstart_plan::{Endpoint, LoadPlan, ReplicaPlan};
+use blackstart_tls::TlsClient;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::json;
 
@@ -67,7 +68,7 @@ impl Rest {
 
 impl ProbeClient {
     /// A client for the model and headers of `load` at a base URL. `nonce` must differ between
-    /// clients: it makes their prompts differ.
+    /// clients: it makes their prompts differ. An `https://` URL needs `tls`.
     ///
     /// # Errors
     /// A text naming the URL or header that cannot be used.
@@ -78,8 +79,10 @@ impl ProbeClient {
         api_key: Option<&str>,
         clock: RunClock,
         nonce: String,
+        tls: Option<&TlsClient>,
     ) -> Result<Self, String> {
-        let target = HttpTarget::parse(base_url).map_err(|e| format!("URL `{base_url}`: {e}"))?;
+        let target =
+            HttpTarget::parse(base_url, tls).map_err(|e| format!("URL `{base_url}`: {e}"))?;
         let replica_header = load
             .replica_header
             .as_deref()
@@ -91,7 +94,7 @@ impl ProbeClient {
         let mut names = Vec::new();
         for replica in replicas {
             names.push((replica.id.clone(), replica.id.clone()));
-            if let Ok(own) = HttpTarget::parse(&replica.base_url) {
+            if let Ok(own) = HttpTarget::parse(&replica.base_url, None) {
                 names.push((own.authority().to_owned(), replica.id.clone()));
             }
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use blackstart_clock::RunClock;
 use blackstart_plan::{LoadPlan, ReplicaPlan};
+use blackstart_tls::TlsClient;
 use serde_json::Value;
 
 use crate::exchange::{Exchange, HttpTarget};
@@ -107,6 +108,7 @@ pub fn wait_ready(request: ReadyRequest<'_>, stop: &AtomicBool) -> Result<ReadyA
         request.api_key,
         clock,
         format!("ready-{:x}-{replica}", blackstart_clock::unix_ns()),
+        None,
     )
     .map_err(configuration)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -231,11 +233,15 @@ fn key(failure: &Failure, served: Option<&[String]>, model: &str) -> Option<&'st
     }
 }
 
-/// The models that a server lists at `/v1/models`.
+/// The models that a server lists at `/v1/models`. An `https://` address needs `tls`.
 ///
 /// # Errors
 /// What is wrong with the address or headers, or that it does not list any.
-pub fn list_models(load: &LoadPlan, api_key: Option<&str>) -> Result<Vec<String>, String> {
+pub fn list_models(
+    load: &LoadPlan,
+    api_key: Option<&str>,
+    tls: Option<&TlsClient>,
+) -> Result<Vec<String>, String> {
     let clock = RunClock::from_recorded(0, 0);
     let client = ProbeClient::new(
         &load.base_url,
@@ -244,6 +250,7 @@ pub fn list_models(load: &LoadPlan, api_key: Option<&str>) -> Result<Vec<String>
         api_key,
         clock,
         "models".to_owned(),
+        tls,
     )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -312,6 +319,8 @@ fn mend(
         Failure::Connect { refused: true, .. } => format!(
             "nothing listens on {authority}: check that the server was started, its log, and the port in base_url"
         ),
+        // It says how to mend it itself.
+        Failure::Tls(_) => format!("check the host and port in base_url ({authority})"),
         Failure::Connect { .. } => {
             format!("check the host and port in base_url ({authority})")
         }
