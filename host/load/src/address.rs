@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use blackstart_tls::{TlsClient, TlsPeer};
 use hyper::Uri;
 use hyper::header::HeaderValue;
 
@@ -19,14 +20,16 @@ pub(crate) struct Address {
     pub(crate) host: HeaderValue,
     /// Path before the API's own, without a slash at its end.
     pub(crate) prefix: String,
+    /// Whom to speak TLS with, if at all.
+    pub(crate) tls: Option<TlsPeer>,
 }
 
 impl Address {
-    /// Parses `http://host:port[/prefix]` and resolves its host.
+    /// Parses `http://host:port[/prefix]`, or `https://`, and resolves its host.
     ///
     /// # Errors
-    /// [`LoadError::Url`], [`LoadError::Https`], [`LoadError::Resolve`].
-    pub(crate) fn resolve(url: &str) -> Result<Self, LoadError> {
+    /// [`LoadError::Url`], [`LoadError::Https`], [`LoadError::Tls`], [`LoadError::Resolve`].
+    pub(crate) fn resolve(url: &str, tls: Option<&TlsClient>) -> Result<Self, LoadError> {
         let wrong = |what: &str| LoadError::Url {
             url: url.to_owned(),
             what: what.to_owned(),
@@ -34,16 +37,14 @@ impl Address {
         let uri: Uri = url
             .parse()
             .map_err(|e: hyper::http::uri::InvalidUri| wrong(&e.to_string()))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(LoadError::Https {
-                    url: url.to_owned(),
-                });
-            }
-            Some(_) => return Err(wrong("not an http:// address")),
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(tls.ok_or_else(|| LoadError::Https {
+                url: url.to_owned(),
+            })?),
+            Some(_) => return Err(wrong("not an http:// or https:// address")),
             None => return Err(wrong("the scheme is missing")),
-        }
+        };
         if uri.query().is_some() {
             return Err(wrong("a query does not belong into a base address"));
         }
@@ -54,8 +55,17 @@ impl Address {
             ));
         }
         let host = authority.host();
-        let port = authority.port_u16().unwrap_or(80);
+        let port = authority
+            .port_u16()
+            .unwrap_or(if tls.is_some() { 443 } else { 80 });
         let name = host.trim_start_matches('[').trim_end_matches(']');
+        let tls = tls
+            .map(|client| client.peer(name))
+            .transpose()
+            .map_err(|source| LoadError::Tls {
+                url: url.to_owned(),
+                source,
+            })?;
         let sockets: Vec<_> = (name, port)
             .to_socket_addrs()
             .map_err(|e| LoadError::Resolve {
@@ -75,6 +85,7 @@ impl Address {
             host: HeaderValue::from_str(authority.as_str())
                 .map_err(|_| wrong("its host is no header value"))?,
             prefix: uri.path().trim_end_matches('/').to_owned(),
+            tls,
         })
     }
 }
@@ -83,46 +94,52 @@ impl Address {
 ///
 /// # Errors
 /// Why not.
-pub fn check_url(url: &str) -> Result<(), LoadError> {
-    Address::resolve(url).map(drop)
+pub fn check_url(url: &str, tls: Option<&TlsClient>) -> Result<(), LoadError> {
+    Address::resolve(url, tls).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blackstart_tls::Trust;
+
+    fn resolve(url: &str) -> Result<Address, LoadError> {
+        Address::resolve(url, Some(&TlsClient::new(Trust::Anyone).unwrap()))
+    }
 
     #[test]
     fn addresses_that_work() {
-        let a = Address::resolve("http://127.0.0.1:8000/").unwrap();
+        let a = resolve("http://127.0.0.1:8000/").unwrap();
         assert_eq!(a.sockets, ["127.0.0.1:8000".parse().unwrap()]);
         assert_eq!(
             (a.host.to_str().unwrap(), a.prefix.as_str()),
             ("127.0.0.1:8000", "")
         );
-        let a = Address::resolve("http://[::1]:9/llm/").unwrap();
+        let a = resolve("http://[::1]:9/llm/").unwrap();
         assert_eq!(a.sockets, ["[::1]:9".parse().unwrap()]);
         assert_eq!(
             (a.host.to_str().unwrap(), a.prefix.as_str()),
             ("[::1]:9", "/llm")
         );
-        assert_eq!(
-            Address::resolve("http://127.0.0.1").unwrap().sockets[0].port(),
-            80
-        );
+        assert_eq!(resolve("http://127.0.0.1").unwrap().sockets[0].port(), 80);
+        let a = resolve("https://[::1]/llm").unwrap();
+        assert_eq!(a.sockets, ["[::1]:443".parse().unwrap()]);
+        assert!(a.tls.is_some());
     }
 
     #[test]
     fn addresses_that_do_not_say_why() {
+        let error = Address::resolve("https://127.0.0.1", None).unwrap_err();
+        assert!(error.to_string().contains("https is not spoken here"));
         for (url, why) in [
-            ("https://127.0.0.1", "plain HTTP only"),
-            ("ftp://127.0.0.1", "not an http:// address"),
+            ("ftp://127.0.0.1", "not an http:// or https:// address"),
             ("127.0.0.1:8000", "http://host:port"),
             ("http://", "http://host:port"),
             ("http://u:p@127.0.0.1", "user name"),
             ("http://127.0.0.1/?a=1", "query"),
             ("http://no-such-host.invalid:1", "cannot resolve"),
         ] {
-            let error = Address::resolve(url).unwrap_err().to_string();
+            let error = resolve(url).unwrap_err().to_string();
             assert!(error.contains(why), "{url}: {error}");
         }
     }

@@ -79,7 +79,7 @@ impl Canary {
                 ),
             });
         }
-        let address = Address::resolve(&target.base_url)?;
+        let address = Address::resolve(&target.base_url, None)?;
         let body = serde_json::json!({
             "model": target.model,
             "messages": [{"role": "user", "content": "canary"}],
@@ -143,7 +143,7 @@ async fn one(canary: &Canary, pool: &Pool, number: u64, start_ns: i64) -> Canary
             response.censor(deadline_ns, CensorKind::Timeout);
         }
     }
-    let sent_ns = trace.dispatched_ns();
+    let sent_ns = trace.tell(&mut response);
     let stamps = response.token_stamps_ns().to_vec();
     let completed = response.into_record().outcome == Outcome::Completed;
     if let Some(leftover) = leftover {

@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use blackstart_clock::RunClock;
 use blackstart_plan::{Endpoint, LoadPlan, SloThresholds};
 use blackstart_record::{Event, EventKind, RecordError, RequestJournalWriter, RunFiles};
+use blackstart_tls::TlsClient;
 use hyper::Uri;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
@@ -52,6 +53,8 @@ pub struct LoadRun {
     pub request_id_prefix: String,
     /// Sent as bearer token.
     pub api_key: Option<Secret>,
+    /// How to speak TLS; an `https://` address needs it.
+    pub tls: Option<TlsClient>,
     /// When a request counts as good in the live display.
     pub good: SloThresholds,
 }
@@ -285,7 +288,7 @@ fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
             });
         }
     }
-    let address = Address::resolve(&plan.base_url)?;
+    let address = Address::resolve(&plan.base_url, run.tls.as_ref())?;
     let mut headers = base_headers(&address);
     for (name, value) in &plan.headers {
         let (name, value) = header(name, value)?;

@@ -3,25 +3,34 @@
 use std::path::PathBuf;
 
 use blackstart_record::RecordError;
+use blackstart_tls::TlsError;
 
 /// Errors of the load path. A failing server is none: its requests have outcomes.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The address is not one that this version can send to.
-    #[error("{url}: {what}; write it as http://host:port")]
+    #[error("{url}: {what}; write it as http://host:port or https://host:port")]
     Url {
         /// The address as configured.
         url: String,
         /// What is wrong.
         what: String,
     },
-    /// TLS.
+    /// An `https://` address where nothing says how to speak TLS.
     #[error(
-        "{url}: this version speaks plain HTTP only; put a TLS-terminating proxy in front, or use an http:// address"
+        "{url}: https is not spoken here; use an http:// address, or put a TLS-terminating proxy in front"
     )]
     Https {
         /// The address as configured.
         url: String,
+    },
+    /// TLS cannot be spoken with this server.
+    #[error("{url}: {source}")]
+    Tls {
+        /// The address as configured.
+        url: String,
+        /// Why, and how to mend it.
+        source: TlsError,
     },
     /// The host name has no address.
     #[error("{url}: cannot resolve its host: {reason}; check the name and the resolver")]

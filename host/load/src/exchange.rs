@@ -7,7 +7,7 @@ use blackstart_record::GapHistograms;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 
-use crate::connection::{Connection, Request, Stage, Stamps, classify, classify_connect};
+use crate::connection::{Connection, Request, Stage, Stamps};
 use crate::outcome::{BodyEnd, Response};
 use crate::pool::Pool;
 
@@ -30,10 +30,14 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// The first write of the request, if it came to that.
-    pub(crate) fn dispatched_ns(&self) -> Option<i64> {
+    /// The first write of the request, if it came to that; and the same to its response, with how long
+    /// what it received waited to be read. Before the connection serves anything else.
+    pub(crate) fn tell(&self, response: &mut Response) -> Option<i64> {
         let stamps = self.stamps.take()?;
-        stamps.first_write_ns()
+        response.read_lag(stamps.read_lag_max_ns());
+        let at_ns = stamps.first_write_ns()?;
+        response.dispatched(at_ns);
+        Some(at_ns)
     }
 }
 
@@ -53,16 +57,16 @@ pub(crate) async fn exchange(
         Some(idle) => idle,
         None => {
             response.connecting(clock.now());
-            match Connection::open(&pool.address, clock).await {
+            match pool.open().await {
                 Ok(fresh) => {
                     if clock.now() <= due_ns {
                         response.connected_in_time();
                     }
                     fresh
                 }
-                Err(e) => {
+                Err(end) => {
                     // Tried within the lead: it failed at its intended time at the earliest.
-                    response.end(clock.now().max(due_ns), classify_connect(&e));
+                    response.end(clock.now().max(due_ns), end);
                     return None;
                 }
             }
@@ -70,12 +74,12 @@ pub(crate) async fn exchange(
     };
     response.on_connection(connection.reused());
     if let Err(e) = connection.ready().await {
-        response.end(clock.now().max(due_ns), classify(&e, Stage::Unanswered));
+        let end = connection.classify(&e, Stage::Unanswered);
+        response.end(clock.now().max(due_ns), end);
         return None;
     }
     connection.expect_write();
     trace.stamps.set(Some(connection.stamps()));
-    let reads_before = connection.reads();
     // The pacer hands over a little early, so that waking this thread costs no skew.
     while clock.now() < due_ns {
         std::hint::spin_loop();
@@ -83,18 +87,20 @@ pub(crate) async fn exchange(
     let head = match connection.send(request).await {
         Ok(head) => head,
         Err(e) => {
-            let stage = if connection.reads() == reads_before {
-                Stage::Unanswered
-            } else {
+            let stage = if connection.answered() {
                 Stage::Head
+            } else {
+                Stage::Unanswered
             };
-            response.end(clock.now(), classify(&e, stage));
+            response.end(clock.now(), connection.classify(&e, stage));
             return None;
         }
     };
     let text = |name: &HeaderName| head.headers().get(name).and_then(|v| v.to_str().ok());
+    let read = connection.last_read();
+    response.read_by_kernel(read.user_ns, read.kernel_ns);
     response.head(
-        connection.last_read_ns(),
+        read.user_ns,
         head.status().as_u16(),
         text(&CONTENT_TYPE),
         replica_header.and_then(text),
@@ -104,8 +110,10 @@ pub(crate) async fn exchange(
         match connection.frame(&mut body).await {
             Some(Ok(frame)) => {
                 if let Ok(bytes) = frame.into_data() {
+                    let read = connection.last_read();
+                    response.read_by_kernel(read.user_ns, read.kernel_ns);
                     response.body(
-                        connection.last_read_ns(),
+                        read.user_ns,
                         connection.reads(),
                         &bytes,
                         &mut gaps.borrow_mut(),
@@ -114,7 +122,7 @@ pub(crate) async fn exchange(
             }
             None => response.end(clock.now(), BodyEnd::Clean),
             Some(Err(e)) => {
-                response.end(clock.now(), classify(&e, Stage::Body));
+                response.end(clock.now(), connection.classify(&e, Stage::Body));
                 return None;
             }
         }
@@ -144,5 +152,77 @@ pub(crate) async fn recycle(pool: &Pool, leftover: Leftover) {
         drop(body);
         connection.settle().await;
         pool.put(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Address;
+    use crate::driver::{base_headers, request_uri};
+    use crate::outcome::Expectation;
+    use crate::worker::post;
+    use blackstart_clock::{NS_PER_MS, RunClock, monotonic_ns};
+    use blackstart_plan::Endpoint;
+    use blackstart_record::RequestRecord;
+    use bytes::Bytes;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n\
+        data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n";
+
+    /// One request that is answered after 60 ms; the thread cannot read from 30 ms on for `stall`.
+    fn stalled_for(stall: Duration) -> RequestRecord {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            std::thread::sleep(Duration::from_millis(60));
+            stream.write_all(ANSWER.as_bytes()).unwrap();
+        });
+        let clock = RunClock::with_epoch(monotonic_ns());
+        let address = Address::resolve(&url, None).unwrap();
+        let uri = request_uri(&address, Endpoint::Chat).unwrap();
+        let request = post(&uri, &base_headers(&address), Bytes::from_static(b"{}"));
+        let mut response = Response::new(0, 0, Expectation::until(i64::MAX));
+        let (gaps, trace) = (RefCell::new(GapHistograms::default()), Trace::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let pool = Pool::new(address, clock);
+            tokio::join!(
+                exchange(&pool, request, 0, None, &mut response, &gaps, &trace),
+                async {
+                    tokio::time::sleep(Duration::from_millis(30)).await;
+                    std::thread::sleep(stall);
+                }
+            );
+        });
+        trace.tell(&mut response);
+        server.join().unwrap();
+        response.into_record()
+    }
+
+    #[test]
+    fn a_thread_that_cannot_read_shows_how_long_bytes_waited_for_it() {
+        // The kernel turns its stamps on a moment after the first socket asks for them.
+        let first = stalled_for(Duration::ZERO);
+        assert!(first.first_token_ns.is_some(), "{first:?}");
+        let record = stalled_for(Duration::from_millis(200));
+        // 170 ms, but for how late the server's own thread and the stall were.
+        let lag_ns = record.read_lag_max_ns.unwrap();
+        assert!(lag_ns > 50 * NS_PER_MS, "{record:?}");
+        let token_lag_ns = record.first_token_ns.unwrap() - record.first_token_kernel_ns.unwrap();
+        assert_eq!(token_lag_ns, lag_ns);
+        assert_eq!(
+            record.ended_ns - record.ended_kernel_ns.unwrap(),
+            lag_ns,
+            "one read brought all of it"
+        );
     }
 }

@@ -21,6 +21,7 @@ mod pacing;
 mod pool;
 mod progress;
 mod prompt;
+mod receive;
 mod secret;
 mod shared;
 pub mod sse;

@@ -1,19 +1,23 @@
 //! Idle connections of one load thread. Never a throttle: when none is idle, another one is opened.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use blackstart_clock::RunClock;
 
 use crate::address::Address;
 use crate::connection::Connection;
+use crate::outcome::BodyEnd;
+use crate::receive::ReceiveClock;
 
 /// Idle connections that are kept open; further ones are closed when they become idle.
 const MAX_IDLE: usize = 4096;
 
 /// Idle connections to one server.
 pub(crate) struct Pool {
-    pub(crate) address: Address,
+    address: Address,
     pub(crate) clock: RunClock,
+    receive: Rc<ReceiveClock>,
     idle: RefCell<Vec<Connection>>,
 }
 
@@ -22,15 +26,29 @@ impl Pool {
         Self {
             address,
             clock,
+            receive: Rc::new(ReceiveClock::new(clock)),
             idle: RefCell::new(Vec::new()),
         }
+    }
+
+    /// Another connection.
+    ///
+    /// # Errors
+    /// How a request ends that could not have one.
+    pub(crate) async fn open(&self) -> Result<Connection, BodyEnd> {
+        Connection::open(&self.address, &self.receive).await
+    }
+
+    /// Why the kernel refused to stamp what its connections receive, if it did.
+    pub(crate) fn receive_stamps_refused(&self) -> Option<String> {
+        self.receive.refusal()
     }
 
     /// The most recently used idle connection that the kernel knows nothing bad of. It may still turn
     /// out dead when it is written to; that is then its request's own failure.
     pub(crate) fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
-        while let Some(connection) = idle.pop() {
+        while let Some(mut connection) = idle.pop() {
             if connection.usable() {
                 return Some(connection);
             }
@@ -39,7 +57,7 @@ impl Pool {
     }
 
     /// Takes a connection back after its exchange ended in good order.
-    pub(crate) fn put(&self, connection: Connection) {
+    pub(crate) fn put(&self, mut connection: Connection) {
         let mut idle = self.idle.borrow_mut();
         if connection.usable() && idle.len() < MAX_IDLE {
             idle.push(connection);
@@ -48,7 +66,7 @@ impl Pool {
 
     /// Closes connections that their servers have closed.
     pub(crate) fn sweep(&self) {
-        self.idle.borrow_mut().retain(Connection::usable);
+        self.idle.borrow_mut().retain_mut(Connection::usable);
     }
 
     /// Opens connections until `count` are idle. A server that does not answer yet is no error: its
@@ -56,7 +74,7 @@ impl Pool {
     pub(crate) async fn open_floor(&self, count: usize) {
         let already = self.idle.borrow().len();
         for _ in already..count {
-            match Connection::open(&self.address, self.clock).await {
+            match self.open().await {
                 Ok(connection) => self.idle.borrow_mut().push(connection),
                 Err(_) => break,
             }

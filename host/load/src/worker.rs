@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
 use blackstart_plan::SloThresholds;
-use blackstart_record::{CensorKind, GapHistograms, Outcome, RequestRecord};
+use blackstart_record::{CensorKind, Event, EventKind, GapHistograms, Outcome, RequestRecord};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -175,6 +175,12 @@ async fn drive(setup: WorkerSetup, heartbeat: Rc<Heartbeat>) -> io::Result<()> {
     };
     lane.ship_gaps();
     lane.ship_records();
+    if let Some(reason) = lane.pool.receive_stamps_refused() {
+        lane.shared.push_event(Event {
+            at_ns: lane.shared.clock.now(),
+            kind: EventKind::ReceiveStampsRefused { reason },
+        });
+    }
     result
 }
 
@@ -360,9 +366,7 @@ impl Lane {
                 end = expired(clock, &expiry) => response.censor(end.at_ns, end.kind),
                 () = cancelled => response.censor(clock.now(), CensorKind::RunEnd),
             }
-            if let Some(at_ns) = trace.dispatched_ns() {
-                response.dispatched(at_ns);
-            }
+            trace.tell(&mut response);
         }
         let record = response.into_record();
         let outcome = record.outcome;

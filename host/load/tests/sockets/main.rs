@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod pacing;
+mod receive;
 mod support;
+mod tls;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -527,7 +529,7 @@ fn what_cannot_be_driven_says_why() {
         (
             (&|r: &mut blackstart_load::LoadRun| r.plan.base_url = "https://h".to_owned())
                 as &dyn Fn(&mut blackstart_load::LoadRun),
-            "plain HTTP only",
+            "https is not spoken here",
         ),
         (&|r| r.plan.threads = 0, "choose 1 to 64"),
         (&|r| r.plan.timeout_ns = 0, "client timeout"),

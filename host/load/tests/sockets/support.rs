@@ -246,6 +246,7 @@ pub fn load_run(plan: LoadPlan, count: i64, dir: &Path) -> LoadRun {
         dir: dir.to_owned(),
         request_id_prefix: "test-1".to_owned(),
         api_key: None,
+        tls: None,
         good: SloThresholds::PINNED,
     }
 }
@@ -302,4 +303,13 @@ fn check_record(r: &RequestRecord) {
     let present: Vec<i64> = order.into_iter().flatten().collect();
     assert!(present.is_sorted(), "{r:?}");
     assert_eq!(r.first_token_ns.is_some(), r.content_events > 0, "{r:?}");
+    for (kernel, user) in [
+        (r.first_token_kernel_ns, r.first_token_ns),
+        (r.ended_kernel_ns, Some(r.ended_ns)),
+    ] {
+        if let Some(kernel) = kernel {
+            let lag = user.unwrap() - kernel;
+            assert!(lag >= 0 && r.read_lag_max_ns.unwrap() >= lag, "{r:?}");
+        }
+    }
 }
