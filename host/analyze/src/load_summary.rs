@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use blackstart_plan::SloThresholds;
-use blackstart_record::{CensorKind, ErrorClass, Event, Outcome, RequestRecord, pinned_histogram};
+use blackstart_record::{
+    CensorKind, ErrorClass, Event, EventKind, Outcome, RequestRecord, pinned_histogram,
+};
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,6 +83,52 @@ pub struct SkewFigures {
     pub max: Option<f64>,
 }
 
+/// How long bytes that had arrived waited to be read: from the kernel's stamp to the client's,
+/// microseconds. The figures are over each request's largest.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadLagFigures {
+    /// Requests of which it is known. Every figure is absent when it is 0.
+    pub requests: u64,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+    /// Why it is known of none.
+    pub not_measured: Option<String>,
+}
+
+impl ReadLagFigures {
+    fn of(lags_ns: &Histogram<u64>, answered: bool, events: &[Event]) -> Self {
+        if lags_ns.is_empty() {
+            let refused = events.iter().find_map(|e| match &e.kind {
+                EventKind::ReceiveStampsRefused { reason } => {
+                    Some(format!("the kernel refused its receive stamps: {reason}"))
+                }
+                _ => None,
+            });
+            let why = match refused {
+                _ if !answered => "no request was answered".to_owned(),
+                Some(refused) => refused,
+                None => "the kernel stamped nothing that was received".to_owned(),
+            };
+            return Self {
+                not_measured: Some(why),
+                ..Self::default()
+            };
+        }
+        let at = |q: f64| Some(lags_ns.value_at_quantile(q) as f64 / 1e3);
+        Self {
+            requests: lags_ns.len(),
+            p50: at(0.5),
+            p99: at(0.99),
+            max: at(1.0),
+            not_measured: None,
+        }
+    }
+}
+
 /// Tokens, counted in two ways.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenFigures {
@@ -122,6 +170,8 @@ pub struct LoadFigures {
     pub e2e_ms: LatencyFigures,
     /// Send skew.
     pub send_skew_us: SkewFigures,
+    /// How late the client read what had arrived.
+    pub read_lag_us: ReadLagFigures,
     /// Tokens.
     pub tokens: TokenFigures,
     /// Completed requests within both thresholds.
@@ -156,6 +206,8 @@ pub struct LoadFiguresBuilder {
     e2e_us: Histogram<u64>,
     e2e_sum_ns: i128,
     skew_ns: Histogram<u64>,
+    read_lag_ns: Histogram<u64>,
+    answered: bool,
     events: u64,
     server_tokens: Option<u64>,
     good: u64,
@@ -178,6 +230,8 @@ impl LoadFiguresBuilder {
             e2e_us: pinned_histogram(),
             e2e_sum_ns: 0,
             skew_ns: pinned_histogram(),
+            read_lag_ns: pinned_histogram(),
+            answered: false,
             events: 0,
             server_tokens: None,
             good: 0,
@@ -222,6 +276,12 @@ impl LoadFiguresBuilder {
         if let Some(skew) = r.send_skew_ns() {
             let _ = self.skew_ns.record(u64::try_from(skew).unwrap_or(0).max(1));
         }
+        if let Some(lag) = r.read_lag_max_ns {
+            let _ = self
+                .read_lag_ns
+                .record(u64::try_from(lag).unwrap_or(0).max(1));
+        }
+        self.answered |= r.headers_ns.is_some();
         self.events += u64::from(r.content_events);
         if let Some(tokens) = r.completion_tokens {
             *self.server_tokens.get_or_insert(0) += u64::from(tokens);
@@ -273,6 +333,7 @@ impl LoadFiguresBuilder {
                 p99: skew(0.99),
                 max: skew(1.0),
             },
+            read_lag_us: ReadLagFigures::of(&self.read_lag_ns, self.answered, events),
             tokens: TokenFigures {
                 events: self.events,
                 server_completion_tokens: self.server_tokens,

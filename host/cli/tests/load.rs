@@ -11,7 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use blackstart_record::{EventKind, Outcome, RequestRecord, read_events, read_requests_parquet};
-use blackstart_testkit::{Instrument, Running, TruthLine, free_port, read_truth, wait_for};
+use blackstart_testkit::{
+    Authority, Farewell, Instrument, Running, TlsFront, TruthLine, free_port, read_truth, wait_for,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -625,6 +627,64 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
 }
 
 #[test]
+fn a_load_over_https() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "5", "--itl-ms", "1"]);
+    let authority = Authority::new();
+    let here = authority.issue(&["127.0.0.1"]);
+    let front = TlsFront::start(&here, ([127, 0, 0, 1], port).into(), Farewell::Proper);
+    instrument.write("ca.pem", &authority.pem());
+    let run = |more: &[&str]| {
+        let url = front.url();
+        let mut args = vec!["load", "--url", &url, "--rate", "40", "--duration", "1s"];
+        args.extend(["--max-tokens", "4", "--ignore-eos", "--json"]);
+        args.extend(more);
+        instrument.run(args)
+    };
+    // Already the list of models is refused, and so are requests.
+    let finished = run(&[]);
+    finished.expect_code(5);
+    assert!(
+        finished.stderr.contains("--ca-file FILE"),
+        "{}",
+        finished.stderr
+    );
+    let finished = run(&["--model", "mock-8b"]);
+    finished.expect_code(5);
+    let figures = summary(&finished.stdout);
+    assert_eq!(figures["errored_by_class"]["tls"], figures["scheduled"]);
+    let example = figures["error_examples"]["tls"].as_str().unwrap();
+    assert!(example.contains("--ca-file FILE"), "{example}");
+
+    let finished = run(&["--ca-file", "ca.pem", "--out", "verified"]);
+    finished.expect_code(0);
+    let figures = summary(&finished.stdout);
+    assert_eq!(figures["completed"], figures["scheduled"]);
+    assert_eq!(figures["tls"]["insecure"], false);
+    assert!(!finished.stderr.contains("INSECURE"));
+    assert_eq!(figures["read_lag_us"]["not_measured"], Value::Null);
+    assert!(finished.stderr.contains("read lag   p50 "));
+    let records = requests(&instrument.path("verified"));
+    assert!(records.iter().any(|r| r.connection_reused));
+    let spec = json(&instrument.path("verified/load.json"));
+    let digest = spec["tls"]["ca_file_sha256"].as_str().unwrap();
+    assert_eq!(digest.len(), 64);
+
+    let finished = run(&["--insecure", "--out", "unverified"]);
+    finished.expect_code(0);
+    let figures = summary(&finished.stdout);
+    assert_eq!(figures["completed"], figures["scheduled"]);
+    assert_eq!(figures["tls"]["insecure"], true);
+    // Before and after.
+    assert_eq!(finished.stderr.matches("INSECURE").count(), 2);
+    let again = instrument.run(["analyze", "unverified"]);
+    again.expect_code(0);
+    assert_eq!(again.stderr.matches("INSECURE").count(), 1);
+}
+
+#[test]
 fn a_key_is_nowhere_to_be_found() {
     let _turn = turn();
     let instrument = instrument();
@@ -698,9 +758,33 @@ fn mistakes_are_named() {
             "leave `/v1` out",
         ),
         (
-            vec!["--url", "https://127.0.0.1", "--rate", "1"],
+            vec![
+                "--url",
+                "https://127.0.0.1",
+                "--rate",
+                "1",
+                "--ca-file",
+                "absent.pem",
+            ],
             3,
-            "plain HTTP only",
+            "--ca-file absent.pem: ",
+        ),
+        (
+            vec![
+                "--url",
+                "https://127.0.0.1",
+                "--rate",
+                "1",
+                "--ca-file",
+                "full/thing",
+            ],
+            3,
+            "holds no PEM certificate",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--insecure"],
+            3,
+            "--insecure is for an https:// address",
         ),
         (
             vec!["--url", "127.0.0.1:8000", "--rate", "1"],

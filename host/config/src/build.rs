@@ -258,7 +258,7 @@ fn address(source: &Source, path: &str, text: &str) -> Result<String, ConfigErro
     };
     if url.scheme() == "https" {
         return refuse(
-            format!("`{path}` asks for https, which this version does not speak"),
+            format!("`{path}` asks for https, which a campaign does not speak"),
             "point it at the server's plain port, or at a local TLS-terminating proxy",
         );
     }

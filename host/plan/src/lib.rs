@@ -15,7 +15,9 @@ pub use arrivals::{
     MIN_BURSTINESS, RateProfile, RateSegment, Schedule,
 };
 pub use gates::{GateLimit, SHARE_BAND_REPLICAS, Side, gate_limits, method_limits};
-pub use load_spec::{LOAD_SPEC_SCHEMA_VERSION, LoadSpec, Pace, PromptSpec, ShareSpec, schedule};
+pub use load_spec::{
+    LOAD_SPEC_SCHEMA_VERSION, LoadSpec, Pace, PromptSpec, ShareSpec, TlsSpec, schedule,
+};
 pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
 

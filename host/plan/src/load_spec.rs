@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Arrivals, ArrivalsError, LoadPlan, RateProfile, Schedule, SloThresholds};
 
 /// Version of `load.json`.
-pub const LOAD_SPEC_SCHEMA_VERSION: u32 = 1;
+pub const LOAD_SPEC_SCHEMA_VERSION: u32 = 2;
 
 /// A load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,18 @@ pub struct LoadSpec {
     pub prompts: PromptSpec,
     /// Which part of the schedule this is.
     pub share: ShareSpec,
+    /// Whom an `https://` address is believed; absent with `http://`.
+    pub tls: Option<TlsSpec>,
+}
+
+/// How a load verified its server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSpec {
+    /// Whether nothing was verified: the answers may be anyone's.
+    pub insecure: bool,
+    /// SHA-256 of the file of certificates that were trusted besides the platform's.
+    pub ca_file_sha256: Option<String>,
 }
 
 /// What the requests of a load ask.

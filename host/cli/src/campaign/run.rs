@@ -131,6 +131,8 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
         dir: context.dir.to_path_buf(),
         request_id_prefix: format!("{}-{}", plan.campaign, context.planned.run),
         api_key: api_key.map(Secret::new),
+        // A campaign file cannot ask for https.
+        tls: None,
         good: plan.method.slo,
     })
     .map_err(Failure::internal)?;

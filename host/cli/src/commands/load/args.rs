@@ -1,14 +1,15 @@
 //! Options of `blackstart load`, and the plan that they make.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use blackstart_config::Duration;
 use blackstart_load::{DataSet, MAX_DATA_SET_BYTES, Prompts, Secret};
 use blackstart_plan::{
     Arrivals, Endpoint, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, MAX_SCHEDULED_REQUESTS, Pace,
-    PromptSpec, RateProfile, RateSegment, Schedule, ShareSpec, SloThresholds, schedule,
+    PromptSpec, RateProfile, RateSegment, Schedule, ShareSpec, SloThresholds, TlsSpec, schedule,
 };
+use blackstart_tls::{MAX_CA_FILE_BYTES, TlsClient, TlsError, Trust};
 use clap::{Args, ValueEnum};
 use sha2::{Digest, Sha256};
 
@@ -23,7 +24,7 @@ the wait for admission counts.\n\
 Closed loop (--concurrency alone): so many requests are always under way. The server sets the pace,\n\
 so its stalls slow the load down: for capacity, not for what a stall costs.")]
 pub struct LoadArgs {
-    /// Address of the server, http://host:port
+    /// Address of the server, http://host:port or https://host:port
     #[arg(long, value_name = "URL")]
     url: String,
     /// Model name to send [default: the first one that the server lists]
@@ -91,6 +92,12 @@ pub struct LoadArgs {
     /// File that holds the API key
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
+    /// PEM file of certificates to trust besides the platform's: issuers, or the server's own
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca_file: Option<PathBuf>,
+    /// Do not verify the server's certificate: whoever answers is believed, and gets the API key
+    #[arg(long)]
+    insecure: bool,
     /// A request is good if its first token comes within this time …
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = Duration::parse)]
     slo_ttft: Duration,
@@ -264,6 +271,26 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     Ok((name, value.trim().to_owned()))
 }
 
+/// TLS of a load.
+pub(super) struct Tls {
+    pub(super) client: TlsClient,
+    spec: TlsSpec,
+}
+
+fn read_ca_file(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    blackstart_record::open_regular(path)
+        .and_then(|f| f.take(MAX_CA_FILE_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|e| e.to_string())?;
+    if bytes.len() > MAX_CA_FILE_BYTES {
+        return Err(format!(
+            "it is larger than {} MiB; give only the certificates of your issuers",
+            MAX_CA_FILE_BYTES >> 20
+        ));
+    }
+    Ok(bytes)
+}
+
 impl LoadArgs {
     /// The API key, which is kept apart from everything that is written.
     ///
@@ -289,6 +316,62 @@ impl LoadArgs {
             return Err(wrong("the API key is empty".to_owned()));
         }
         Ok(Some(Secret::new(key)))
+    }
+
+    /// How to speak TLS, where the address asks for it.
+    ///
+    /// # Errors
+    /// When the options do not go with the address, the file is of no use, or nobody would be trusted.
+    pub(super) fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let wrong = |what: String| Failure::message(Exit::Configuration, what);
+        // Schemes are written in any case.
+        let https = self
+            .url
+            .get(..8)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+        if !https {
+            return match (&self.ca_file, self.insecure) {
+                (None, false) => Ok(None),
+                (Some(_), _) => Err(wrong(
+                    "--ca-file is for an https:// address; leave it out, or write https:// in --url"
+                        .to_owned(),
+                )),
+                (None, true) => Err(wrong(
+                    "--insecure is for an https:// address; leave it out, or write https:// in --url"
+                        .to_owned(),
+                )),
+            };
+        }
+        let added_pem = self
+            .ca_file
+            .as_deref()
+            .map(|path| {
+                read_ca_file(path)
+                    .map_err(|what| wrong(format!("--ca-file {}: {what}", path.display())))
+            })
+            .transpose()?;
+        let trust = if self.insecure {
+            Trust::Anyone
+        } else {
+            Trust::Platform {
+                added_pem: added_pem.as_deref(),
+            }
+        };
+        let client = TlsClient::new(trust).map_err(|e| {
+            wrong(match (&e, &self.ca_file) {
+                (TlsError::CaFile { what }, Some(path)) => {
+                    format!("--ca-file {}: {what}", path.display())
+                }
+                _ => format!("--url {}: {e}", self.url),
+            })
+        })?;
+        Ok(Some(Tls {
+            client,
+            spec: TlsSpec {
+                insecure: self.insecure,
+                ca_file_sha256: added_pem.as_deref().map(sha256),
+            },
+        }))
     }
 
     /// What the requests ask.
@@ -399,7 +482,8 @@ impl LoadArgs {
     pub(super) fn spec(
         &self,
         prompts: &Prompts,
-        model: impl FnOnce(&LoadPlan) -> Result<String, Failure>,
+        tls: Option<&Tls>,
+        model: impl FnOnce(&LoadPlan, Option<&TlsClient>) -> Result<String, Failure>,
     ) -> Result<(LoadSpec, Option<Schedule>), Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
         let (pace, rate_per_s, schedule) = self.pace(prompts)?;
@@ -449,10 +533,12 @@ impl LoadArgs {
                 self.url
             )));
         }
-        blackstart_load::check_url(&load.base_url).map_err(|e| wrong(format!("--url {e}")))?;
+        let client = tls.map(|tls| &tls.client);
+        blackstart_load::check_url(&load.base_url, client)
+            .map_err(|e| wrong(format!("--url {e}")))?;
         load.model = match &self.model {
             Some(name) => name.clone(),
-            None => model(&load)?,
+            None => model(&load, client)?,
         };
         let spec = LoadSpec {
             schema_version: LOAD_SPEC_SCHEMA_VERSION,
@@ -478,6 +564,7 @@ impl LoadArgs {
                 },
             },
             share: self.shard.unwrap_or(ShareSpec { number: 0, of: 1 }),
+            tls: tls.map(|tls| tls.spec.clone()),
         };
         Ok((spec, schedule))
     }

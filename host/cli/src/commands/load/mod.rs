@@ -11,11 +11,12 @@ use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_b
 use blackstart_load::{
     CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret, Share,
 };
-use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule};
+use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule, TlsSpec};
 use blackstart_record::{
     ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
     read_json, seal_journal, write_json_atomic,
 };
+use blackstart_tls::TlsClient;
 use serde::Serialize;
 
 pub use args::LoadArgs;
@@ -47,6 +48,8 @@ pub(super) struct Summary {
     schema_version: u32,
     #[serde(flatten)]
     figures: LoadFigures,
+    /// How the server was verified; null with `http://`.
+    tls: Option<TlsSpec>,
     /// Where the records are; null when they were not kept.
     out: Option<String>,
 }
@@ -73,17 +76,24 @@ pub fn run(args: LoadArgs) -> Outcome {
     let api_key = args.api_key()?;
     let reporter = Reporter::new();
     let prompts = args.prompts()?;
-    let (spec, schedule) = args.spec(&prompts, |load| first_model(load, api_key.as_ref()))?;
+    let tls = args.tls()?;
+    let (spec, schedule) = args.spec(&prompts, tls.as_ref(), |load, client| {
+        first_model(load, api_key.as_ref(), client)
+    })?;
     let results = results(args.out.as_deref())?;
     let dir = results.path();
     write_json_atomic(&dir.join(SPEC_FILE), &spec).map_err(Failure::internal)?;
     reporter.say(show::plan(&spec));
+    if spec.tls.as_ref().is_some_and(|tls| tls.insecure) {
+        reporter.say(show::INSECURE);
+    }
     let interrupt = Interrupt::watch()?;
     let asked = Asked {
         spec: &spec,
         schedule,
         prompts,
         api_key,
+        tls: tls.map(|tls| tls.client),
         canary: !args.no_canary,
         start_at: args.start_at,
     };
@@ -164,15 +174,21 @@ pub(super) fn was_cut_off(events: &[Event]) -> bool {
 
 /// A load of which nothing completed has measured nothing of the service.
 fn verdict(figures: &LoadFigures) -> Exit {
-    let unreachable = figures.errored_by_class.get(ErrorClass::Connect.name());
+    let unreachable: u64 = [ErrorClass::Connect, ErrorClass::Tls]
+        .iter()
+        .filter_map(|class| figures.errored_by_class.get(class.name()))
+        .sum();
     match figures.completed {
-        0 if unreachable == Some(&figures.scheduled) => Exit::Target,
+        0 if unreachable > 0 && unreachable == figures.scheduled => Exit::Target,
         0 => Exit::Invalid,
         _ => Exit::Valid,
     }
 }
 
 pub(super) fn tell(summary: &Summary, reporter: &Reporter) {
+    if summary.tls.as_ref().is_some_and(|tls| tls.insecure) {
+        reporter.say(show::INSECURE);
+    }
     for line in show::figures(&summary.figures) {
         reporter.say(line);
     }
@@ -210,11 +226,15 @@ pub(super) fn new_folder(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn first_model(load: &LoadPlan, api_key: Option<&Secret>) -> Result<String, Failure> {
+fn first_model(
+    load: &LoadPlan,
+    api_key: Option<&Secret>,
+    tls: Option<&TlsClient>,
+) -> Result<String, Failure> {
     let names = api_key
         .map_or_else(
-            || blackstart_observe::list_models(load, None),
-            |key| key.with(|key| blackstart_observe::list_models(load, Some(key))),
+            || blackstart_observe::list_models(load, None, tls),
+            |key| key.with(|key| blackstart_observe::list_models(load, Some(key), tls)),
         )
         .map_err(|e| {
             Failure::message(Exit::Target, e)
@@ -233,6 +253,7 @@ struct Asked<'a> {
     schedule: Option<Schedule>,
     prompts: Prompts,
     api_key: Option<Secret>,
+    tls: Option<TlsClient>,
     canary: bool,
     /// When it starts, if that was asked for.
     start_at: Option<i64>,
@@ -323,6 +344,7 @@ fn drive(
         dir: dir.to_owned(),
         request_id_prefix: format!("load-{:x}", clock.epoch_unix_ns()),
         api_key: asked.api_key,
+        tls: asked.tls,
         good: spec.slo,
     })
     .map_err(|e| Failure::new(Exit::Configuration, e))?;
@@ -417,6 +439,7 @@ pub(super) fn sum_up(
     let summary = Summary {
         schema_version: LOAD_SUMMARY_SCHEMA_VERSION,
         figures: figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events),
+        tls: spec.tls.clone(),
         out,
     };
     write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;

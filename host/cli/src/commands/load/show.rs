@@ -9,6 +9,10 @@ use blackstart_plan::{LoadSpec, Pace};
 /// How often a plain line is written.
 pub(super) const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Said before and after a load that verified nothing.
+pub(super) const INSECURE: &str = "INSECURE   the server's certificate is not verified (--insecure): prompts and key go to whoever \
+     answers, and the figures may be anyone's";
+
 /// What is about to happen.
 pub(super) fn plan(spec: &LoadSpec) -> String {
     let seconds = spec.pace.length_ns() as f64 / 1e9;
@@ -129,6 +133,18 @@ pub(super) fn figures(f: &LoadFigures) -> Vec<String> {
         us(f.send_skew_us.p99),
         us(f.send_skew_us.max)
     ));
+    let lag = &f.read_lag_us;
+    lines.push(match &lag.not_measured {
+        None => format!(
+            "read lag   p50 {} µs, p99 {} µs, max {} µs (each request's largest, from the kernel to the client; {} of {} requests)",
+            us(lag.p50),
+            us(lag.p99),
+            us(lag.max),
+            lag.requests,
+            f.scheduled - f.never_due
+        ),
+        Some(why) => format!("read lag   not measured: {why}"),
+    });
     lines.push(match &f.canary {
         Some(c) => format!(
             "canary     {} of {} streams complete; the client adds to TTFT at most {} µs (p50 {}), to gaps p99 {} µs",
