@@ -635,7 +635,7 @@ fn a_load_over_https() {
     let authority = Authority::new();
     let here = authority.issue(&["127.0.0.1"]);
     let front = TlsFront::start(&here, ([127, 0, 0, 1], port).into(), Farewell::Proper);
-    instrument.write("ca.pem", &authority.pem());
+    instrument.write("ca.pem", authority.pem());
     let run = |more: &[&str]| {
         let url = front.url();
         let mut args = vec!["load", "--url", &url, "--rate", "40", "--duration", "1s"];
