@@ -227,6 +227,17 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_is_kept_and_costs_nothing_else() {
+        let clock = ReceiveClock::new(RunClock::with_epoch(monotonic_ns()));
+        // No socket at all; the first reason stands.
+        let file = tempfile::tempfile().unwrap();
+        clock.ask(file.as_fd());
+        let reason = clock.refusal().expect("a file has no stamps");
+        clock.ask(file.as_fd());
+        assert_eq!(clock.refusal(), Some(reason));
+    }
+
+    #[test]
     fn a_stamp_that_cannot_be_true_is_none() {
         let clock = ReceiveClock::new(RunClock::with_epoch(monotonic_ns() - 10 * NS_PER_S));
         let read_ns = clock.clock.now();
