@@ -3,8 +3,8 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use blackstart_tls::{TlsClient, TlsPeer};
-use hyper::Uri;
-use hyper::header::HeaderValue;
+use http::Uri;
+use http::header::HeaderValue;
 
 use crate::LoadError;
 
@@ -36,7 +36,7 @@ impl Address {
         };
         let uri: Uri = url
             .parse()
-            .map_err(|e: hyper::http::uri::InvalidUri| wrong(&e.to_string()))?;
+            .map_err(|e: http::uri::InvalidUri| wrong(&e.to_string()))?;
         let tls = match uri.scheme_str() {
             Some("http") => None,
             Some("https") => Some(tls.ok_or_else(|| LoadError::Https {

@@ -8,18 +8,14 @@ use std::time::Duration;
 use blackstart_clock::{NS_PER_MS, NS_PER_S};
 use blackstart_plan::Endpoint;
 use blackstart_record::{CanaryStream, CensorKind, Event, EventKind, GapHistograms, Outcome};
-use bytes::Bytes;
-use hyper::Uri;
-use hyper::header::HeaderMap;
 
 use crate::LoadError;
 use crate::address::Address;
-use crate::driver::{base_headers, request_uri};
 use crate::exchange::{Trace, exchange, recycle};
 use crate::outcome::{Expectation, Response};
 use crate::pool::Pool;
+use crate::request::{RequestHead, base_headers};
 use crate::shared::Shared;
-use crate::worker::post;
 
 /// Shortest time between the starts of two streams.
 const PERIOD_NS: i64 = 500 * NS_PER_MS;
@@ -60,9 +56,7 @@ impl CanaryTarget {
 pub(crate) struct Canary {
     target: CanaryTarget,
     address: Address,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Vec<u8>,
 }
 
 impl Canary {
@@ -89,9 +83,8 @@ impl Canary {
             "stream_options": {"include_usage": true},
         });
         Ok(Self {
-            uri: request_uri(&address, Endpoint::Chat)?,
-            headers: base_headers(&address),
-            body: Bytes::from(body.to_string()),
+            request: RequestHead::new(&address, Endpoint::Chat, &base_headers(&address))?
+                .with(None, body.to_string().as_bytes()),
             address,
             target,
         })
@@ -132,7 +125,7 @@ async fn one(canary: &Canary, pool: &Pool, number: u64, start_ns: i64) -> Canary
         biased;
         rest = exchange(
             pool,
-            post(&canary.uri, &canary.headers, canary.body.clone()),
+            &canary.request,
             start_ns,
             None,
             &mut response,

@@ -1,36 +1,27 @@
-//! One connection: a TCP socket that stamps its reads and writes, TLS where the address asks for it,
-//! and hyper's HTTP/1.1 client on top.
+//! One connection: a TCP socket that stamps its reads and writes, and TLS where the address asks for it.
 //!
-//! hyper's connection is polled by the task of the request that uses it, never by a task of its own:
-//! a read, its stamp and the events in it are handled in one go, and no other read happens between
-//! the one that delivered a frame and the handling of that frame. There is no pool that could retry.
+//! It is polled by the task of the request that uses it, never by a task of its own: a read, its stamp
+//! and the events in it are handled in one go, before another read can happen. Nothing here could retry
+//! a request.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use blackstart_record::ErrorClass;
 use blackstart_tls::{TlsPeer, TlsStream};
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::{Body, Frame, Incoming};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use rustix::net::RecvFlags;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::address::Address;
+use crate::http1::{Malformed, ResponseReader};
 use crate::outcome::BodyEnd;
 use crate::receive::{ReceiveClock, Received, receive};
-
-/// Largest buffer for one read; also the largest response head.
-const MAX_READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// A socket and the stamps of its traffic.
 #[derive(Debug)]
@@ -214,7 +205,7 @@ impl AsyncWrite for Stamped {
     }
 }
 
-/// What hyper reads from and writes to. The stamps are always those of the socket: of TLS, the read
+/// What HTTP reads from and writes to. The stamps are always those of the socket: of TLS, the read
 /// that completed the record from which the bytes come.
 struct Transport {
     wire: Rc<Wire>,
@@ -309,19 +300,13 @@ impl Stamps {
     }
 }
 
-/// A request as hyper takes it.
-pub(crate) type Request = hyper::Request<Full<Bytes>>;
-
-type Driver = http1::Connection<TokioIo<Transport>, Full<Bytes>>;
-
 /// One connection, used by one request at a time.
 pub(crate) struct Connection {
-    wire: Rc<Wire>,
+    transport: Transport,
     /// The server's side of TLS.
     peer: Option<TlsPeer>,
-    sender: http1::SendRequest<Full<Bytes>>,
-    driver: Pin<Box<Driver>>,
-    closed: bool,
+    /// A write failed; the answer to it may still be there to be read.
+    write_failure: Option<io::Error>,
     /// Requests sent before.
     served: u64,
 }
@@ -362,23 +347,16 @@ impl Connection {
                 Err(e) => return Err(BodyEnd::Failed(ErrorClass::Tls, peer.explain(&e))),
             },
         };
-        let transport = Transport {
-            wire: Rc::clone(&wire),
-            layer,
-        };
-        let (sender, driver) = http1::Builder::new()
-            .max_buf_size(MAX_READ_BUFFER_BYTES)
-            .handshake(TokioIo::new(transport))
-            .await
-            .map_err(|e| BodyEnd::Failed(ErrorClass::Connect, describe(&e)))?;
         Ok(Self {
-            wire,
+            transport: Transport { wire, layer },
             peer,
-            sender,
-            driver: Box::pin(driver),
-            closed: false,
+            write_failure: None,
             served: 0,
         })
+    }
+
+    fn wire(&self) -> &Wire {
+        &self.transport.wire
     }
 
     /// Whether it served a request before.
@@ -391,146 +369,120 @@ impl Connection {
         if self.peer.is_some() {
             // What waits on the socket may be a session ticket, which is harmless, or the server's
             // farewell; some of it may have been read already. TLS itself must look.
-            self.wire.unprompted.set(true);
-            self.drive(&mut Context::from_waker(Waker::noop()));
-            self.wire.unprompted.set(false);
-            return !self.closed && !self.sender.is_closed();
+            self.wire().unprompted.set(true);
+            let mut byte = [0_u8; 1];
+            let looked = Pin::new(&mut self.transport).poll_read(
+                &mut Context::from_waker(Waker::noop()),
+                &mut ReadBuf::new(&mut byte),
+            );
+            self.wire().unprompted.set(false);
+            return looked.is_pending();
         }
-        !self.closed && !self.sender.is_closed() && self.wire.alive()
+        self.wire().alive()
     }
 
     /// Stamps of the last read that delivered bytes.
     pub(crate) fn last_read(&self) -> ReadStamp {
-        self.wire.last_read.get()
+        self.wire().last_read.get()
     }
 
     /// Number of reads that delivered bytes.
     pub(crate) fn reads(&self) -> u64 {
-        self.wire.reads.get()
-    }
-
-    /// Whether a byte of an answer came since [`expect_write`](Self::expect_write).
-    pub(crate) fn answered(&self) -> bool {
-        self.wire.first_byte.get().is_some()
+        self.wire().reads.get()
     }
 
     /// A view of its stamps that outlives it.
     pub(crate) fn stamps(&self) -> Stamps {
-        Stamps(Rc::clone(&self.wire))
+        Stamps(Rc::clone(&self.transport.wire))
     }
 
     /// The next write is the first one of a request.
-    pub(crate) fn expect_write(&self) {
-        self.wire.first_write_ns.set(None);
-        self.wire.read_lag_max_ns.set(None);
-        self.wire.first_byte.set(None);
-    }
-
-    /// Lets hyper see the end of an exchange.
-    pub(crate) async fn settle(&mut self) {
-        poll_fn(|cx| {
-            self.drive(cx);
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        // Its error is the response's or the body's as well, where it is classified.
-        if !self.closed && self.driver.as_mut().poll(cx).is_ready() {
-            self.closed = true;
-        }
-    }
-
-    /// Waits until the connection can take a request. Apart from [`send`](Self::send), so that the
-    /// caller can wait for the intended instant in between.
-    pub(crate) async fn ready(&mut self) -> Result<(), hyper::Error> {
-        poll_fn(|cx| {
-            self.drive(cx);
-            self.sender.poll_ready(cx)
-        })
-        .await
-    }
-
-    /// Sends a request and waits for the response's head.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request,
-    ) -> Result<hyper::Response<Incoming>, hyper::Error> {
+    pub(crate) fn expect_request(&mut self) {
+        let wire = self.wire();
+        wire.first_write_ns.set(None);
+        wire.read_lag_max_ns.set(None);
+        wire.first_byte.set(None);
         self.served += 1;
-        let mut response = pin!(self.sender.send_request(request));
-        poll_fn(|cx| {
-            self.drive(cx);
-            response.as_mut().poll(cx)
-        })
-        .await
     }
 
-    /// The next frame of a body, or `None` at its proper end.
-    pub(crate) async fn frame(
+    /// Writes what can be written of `unsent`, which shrinks by it, and reads. A failure to write is
+    /// told only when nothing is there to be read: a server may answer and close before it has read
+    /// all of a request.
+    pub(crate) fn poll_read(
         &mut self,
-        body: &mut Incoming,
-    ) -> Option<Result<Frame<Bytes>, hyper::Error>> {
-        poll_fn(|cx| {
-            // What the last read brought goes first; only then may the next read happen.
-            if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
-                return Poll::Ready(frame);
+        cx: &mut Context<'_>,
+        unsent: &mut &[u8],
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if !unsent.is_empty()
+            && let Poll::Ready(Err(e)) = self.poll_write(cx, unsent)
+        {
+            *unsent = &[];
+            self.write_failure = Some(e);
+        }
+        let mut buffer = ReadBuf::new(buffer);
+        let read = Pin::new(&mut self.transport).poll_read(cx, &mut buffer);
+        let bytes = buffer.filled().len();
+        match read {
+            Poll::Ready(Ok(())) if bytes > 0 => Poll::Ready(Ok(bytes)),
+            Poll::Ready(end) => {
+                let end = self.write_failure.take().map_or(end, Err);
+                Poll::Ready(end.map(|()| 0))
             }
-            self.drive(cx);
-            Pin::new(&mut *body).poll_frame(cx)
-        })
-        .await
+            Poll::Pending => match self.write_failure.take() {
+                Some(e) => Poll::Ready(Err(e)),
+                None => Poll::Pending,
+            },
+        }
     }
 
-    /// What a failure of hyper means for a request that had come so far.
-    pub(crate) fn classify(&self, error: &hyper::Error, stage: Stage) -> BodyEnd {
-        let io = io_source(error);
-        if let Some(io) = io
-            && let Some(peer) = &self.peer
-            && blackstart_tls::is_tls(io)
-        {
-            return BodyEnd::Failed(ErrorClass::Tls, peer.explain(io));
-        }
-        let text = describe(error);
-        let failed = |class| BodyEnd::Failed(class, text.clone());
-        if error.is_parse() {
-            let first = self.wire.first_byte.get();
-            if stage == Stage::Head && first.is_some_and(blackstart_tls::looks_like_tls) {
-                let text = "the server answers with TLS; use https:// in the address";
-                return BodyEnd::Failed(ErrorClass::Tls, text.to_owned());
+    fn poll_write(&mut self, cx: &mut Context<'_>, unsent: &mut &[u8]) -> Poll<io::Result<()>> {
+        while !unsent.is_empty() {
+            let n = ready!(Pin::new(&mut self.transport).poll_write(cx, unsent))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            return failed(ErrorClass::MalformedStream);
+            *unsent = &unsent[n..];
         }
-        if let Some(io) = io {
-            return match (io.kind(), stage) {
-                // TLS that ends without a farewell: what it means is up to HTTP, as with TCP.
-                (io::ErrorKind::UnexpectedEof, Stage::Unanswered) => BodyEnd::Failed(
-                    ErrorClass::Reset,
-                    "the connection was closed before an answer".to_owned(),
-                ),
-                (io::ErrorKind::UnexpectedEof, _) => BodyEnd::Cut,
-                (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData, _) => {
-                    failed(ErrorClass::MalformedStream)
-                }
-                _ => failed(ErrorClass::Reset),
-            };
+        // TLS keeps what it could not write yet.
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    /// What a failure to read or write means for the request that had come so far.
+    pub(crate) fn classify(&self, error: &io::Error, answer: &ResponseReader) -> BodyEnd {
+        if let Some(peer) = &self.peer
+            && blackstart_tls::is_tls(error)
+        {
+            return BodyEnd::Failed(ErrorClass::Tls, peer.explain(error));
         }
-        match stage {
-            Stage::Unanswered => failed(ErrorClass::Reset),
-            Stage::Head | Stage::Body => BodyEnd::Cut,
+        match error.kind() {
+            // TLS that ends without a farewell: what it means is up to HTTP, as with TCP.
+            io::ErrorKind::UnexpectedEof => closed(answer),
+            _ => BodyEnd::Failed(ErrorClass::Reset, error.to_string()),
         }
+    }
+
+    /// What bytes that are no HTTP mean.
+    pub(crate) fn classify_malformed(&self, error: Malformed, answer: &ResponseReader) -> BodyEnd {
+        let first = self.wire().first_byte.get();
+        if !answer.has_head() && first.is_some_and(blackstart_tls::looks_like_tls) {
+            let text = "the server answers with TLS; use https:// in the address";
+            return BodyEnd::Failed(ErrorClass::Tls, text.to_owned());
+        }
+        BodyEnd::Failed(ErrorClass::MalformedStream, error.to_string())
     }
 }
 
-/// How far a request had come when its connection failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// No byte of the response was read.
-    Unanswered,
-    /// Inside the head.
-    Head,
-    /// Inside the body.
-    Body,
+/// What the end of a connection means for the request that had come so far.
+pub(crate) fn closed(answer: &ResponseReader) -> BodyEnd {
+    if answer.ends_with_connection() {
+        BodyEnd::Clean
+    } else if answer.begun() {
+        BodyEnd::Cut
+    } else {
+        let text = "the connection was closed before an answer";
+        BodyEnd::Failed(ErrorClass::Reset, text.to_owned())
+    }
 }
 
 /// Class of a failure to connect. What the client's own host refuses is not the server's failure.
@@ -553,22 +505,3 @@ fn classify_connect(error: &io::Error) -> BodyEnd {
     BodyEnd::Failed(class, error.to_string())
 }
 
-fn io_source(error: &hyper::Error) -> Option<&io::Error> {
-    let mut source = std::error::Error::source(error);
-    // hyper nests one or two deep.
-    for _ in 0..4 {
-        let inner = source?;
-        if let Some(io) = inner.downcast_ref::<io::Error>() {
-            return Some(io);
-        }
-        source = inner.source();
-    }
-    None
-}
-
-fn describe(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}

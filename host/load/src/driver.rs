@@ -6,13 +6,11 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use blackstart_clock::RunClock;
-use blackstart_plan::{Endpoint, LoadPlan, SloThresholds};
+use blackstart_plan::{LoadPlan, SloThresholds};
 use blackstart_record::{Event, EventKind, RecordError, RequestJournalWriter, RunFiles};
 use blackstart_tls::TlsClient;
-use hyper::Uri;
-use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
-    HeaderValue, TRANSFER_ENCODING, USER_AGENT,
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 
 use crate::address::Address;
@@ -20,10 +18,11 @@ use crate::canary::{Canary, CanaryTarget};
 use crate::pacing::{Pacing, State};
 use crate::progress::{Progress, snapshot};
 use crate::prompt::{BodyTemplate, Prompts};
+use crate::request::{RequestHead, base_headers};
 use crate::shared::Shared;
-use crate::worker::{self, RequestKit, WorkerSetup, prepare_thread};
+use crate::worker::{self, RequestKit, WorkerSetup};
 use crate::writer::{self, MAX_QUEUED_MESSAGES, Written};
-use crate::{LoadError, Secret, limits, pacer};
+use crate::{LoadError, Secret, limits};
 
 /// Most load threads.
 pub const MAX_THREADS: u32 = 64;
@@ -98,7 +97,6 @@ pub fn start(run: LoadRun) -> Result<LoadHandle, LoadError> {
         shared,
         dir: run.dir,
         writer: Some(writer),
-        pacer: None,
         workers: Vec::new(),
     };
     let mut canary = canary;
@@ -117,13 +115,6 @@ pub fn start(run: LoadRun) -> Result<LoadHandle, LoadError> {
             .push(spawn("load-worker", move || worker::run(setup))?);
     }
     drop(to_writer);
-    let shared = Arc::clone(&handle.shared);
-    let real_time = run.plan.real_time;
-    handle.pacer = Some(spawn("load-pacer", move || {
-        // Whether it was granted is told by the load threads, which ask for the same.
-        let _ = prepare_thread(real_time);
-        pacer::pace(&shared);
-    })?);
     Ok(handle)
 }
 
@@ -144,7 +135,6 @@ pub struct LoadHandle {
     shared: Arc<Shared>,
     dir: PathBuf,
     writer: Option<JoinHandle<Result<Written, RecordError>>>,
-    pacer: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<std::io::Result<()>>>,
 }
 
@@ -187,13 +177,6 @@ impl LoadHandle {
             dir: self.dir.clone(),
         };
         let mut failure = None;
-        if let Some(pacer) = self.pacer.take()
-            && pacer.join().is_err()
-        {
-            // Its requests would never come.
-            self.shared.cancel();
-            failure = Some(panicked("load-pacer"));
-        }
         for worker in std::mem::take(&mut self.workers) {
             match worker.join() {
                 Ok(Ok(())) => {}
@@ -245,28 +228,6 @@ impl Drop for LoadHandle {
     }
 }
 
-/// Headers that every request has.
-pub(crate) fn base_headers(address: &Address) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(HOST, address.host.clone());
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    headers.insert(
-        USER_AGENT,
-        HeaderValue::from_static(concat!("blackstart/", env!("CARGO_PKG_VERSION"))),
-    );
-    headers
-}
-
-/// The path that is requested.
-pub(crate) fn request_uri(address: &Address, endpoint: Endpoint) -> Result<Uri, LoadError> {
-    let path = format!("{}{}", address.prefix, endpoint.path());
-    path.parse().map_err(|_| LoadError::Url {
-        url: path.clone(),
-        what: "not a path".to_owned(),
-    })
-}
-
 fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
     let plan = &run.plan;
     if !(1..=MAX_THREADS).contains(&plan.threads) {
@@ -313,14 +274,13 @@ fn request_kit(run: &LoadRun) -> Result<RequestKit, LoadError> {
         });
     }
     Ok(RequestKit {
-        uri: request_uri(&address, plan.endpoint)?,
-        headers,
+        head: RequestHead::new(&address, plan.endpoint, &headers)?,
         template: BodyTemplate::new(plan, &run.prompts, run.seed)?,
         id_prefix: run.request_id_prefix.clone(),
         replica_header: plan
             .replica_header
             .as_deref()
-            .map(header_name)
+            .map(|name| header_name(name).map(|name| name.to_string()))
             .transpose()?,
         timeout_ns: plan.timeout_ns,
         first_token_timeout_ns: plan.first_token_timeout_ns,

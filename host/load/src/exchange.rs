@@ -1,13 +1,16 @@
 //! One request on one connection, from the first byte sent to the outcome. Never a retry.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use blackstart_clock::RunClock;
 use blackstart_record::GapHistograms;
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderName};
 
-use crate::connection::{Connection, Request, Stage, Stamps};
+use crate::connection::{Connection, ReadStamp, Stamps, closed};
+use crate::http1::{Malformed, Part, ResponseReader};
 use crate::outcome::{BodyEnd, Response};
 use crate::pool::Pool;
 
@@ -16,11 +19,16 @@ use crate::pool::Pool;
 const DRAIN_LIMIT: Duration = Duration::from_millis(250);
 /// How many bytes may come in that time.
 const MAX_DRAIN_BYTES: usize = 64 << 10;
+/// Reads of one connection before the others have their turn.
+const READS_IN_A_ROW: usize = 8;
+/// The last stretch before the intended time, in which nothing else is looked after: about as long as
+/// it takes to look after another connection.
+const LAST_STRETCH_NS: i64 = 10_000;
 
 /// A connection whose request is decided, with the rest of its response.
 pub(crate) struct Leftover {
     connection: Connection,
-    body: Incoming,
+    answer: ResponseReader,
 }
 
 /// What an exchange leaves visible when it is dropped at its deadline.
@@ -45,9 +53,9 @@ impl Trace {
 /// decided.
 pub(crate) async fn exchange(
     pool: &Pool,
-    request: Request,
+    request: &[u8],
     due_ns: i64,
-    replica_header: Option<&HeaderName>,
+    replica_header: Option<&str>,
     response: &mut Response,
     gaps: &RefCell<GapHistograms>,
     trace: &Trace,
@@ -73,85 +81,144 @@ pub(crate) async fn exchange(
         }
     };
     response.on_connection(connection.reused());
-    if let Err(e) = connection.ready().await {
-        let end = connection.classify(&e, Stage::Unanswered);
-        response.end(clock.now().max(due_ns), end);
-        return None;
-    }
-    connection.expect_write();
+    connection.expect_request();
     trace.stamps.set(Some(connection.stamps()));
-    // The pacer hands over a little early, so that waking this thread costs no skew.
-    while clock.now() < due_ns {
-        std::hint::spin_loop();
-    }
-    let head = match connection.send(request).await {
-        Ok(head) => head,
-        Err(e) => {
-            let stage = if connection.answered() {
-                Stage::Head
-            } else {
-                Stage::Unanswered
-            };
-            response.end(clock.now(), connection.classify(&e, stage));
-            return None;
-        }
-    };
-    let text = |name: &HeaderName| head.headers().get(name).and_then(|v| v.to_str().ok());
-    let read = connection.last_read();
-    response.read_by_kernel(read.user_ns, read.kernel_ns);
-    response.head(
-        read.user_ns,
-        head.status().as_u16(),
-        text(&CONTENT_TYPE),
-        replica_header.and_then(text),
-    );
-    let mut body = head.into_body();
-    while !response.decided() {
-        match connection.frame(&mut body).await {
-            Some(Ok(frame)) => {
-                if let Ok(bytes) = frame.into_data() {
-                    let read = connection.last_read();
-                    response.read_by_kernel(read.user_ns, read.kernel_ns);
-                    response.body(
-                        read.user_ns,
-                        connection.reads(),
-                        &bytes,
-                        &mut gaps.borrow_mut(),
-                    );
+    wait_out(clock, due_ns).await;
+    let mut answer = ResponseReader::new();
+    let mut unsent = request;
+    let end = poll_fn(|cx| {
+        poll_answer(cx, pool, &mut connection, &mut unsent, &mut answer, |part, read| {
+            response.read_by_kernel(read.user_ns, read.kernel_ns);
+            match part {
+                Part::Head(head) => response.head(
+                    read.user_ns,
+                    head.status,
+                    head.text("content-type"),
+                    replica_header.and_then(|name| head.text(name)),
+                ),
+                Part::Data(bytes) => {
+                    response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
                 }
+                Part::End => response.end(read.user_ns, BodyEnd::Clean),
             }
-            None => response.end(clock.now(), BodyEnd::Clean),
-            Some(Err(e)) => {
-                response.end(clock.now(), connection.classify(&e, Stage::Body));
+            response.decided()
+        })
+    })
+    .await;
+    match end {
+        End::Enough => {
+            let leftover = Leftover { connection, answer };
+            if leftover.answer.whole() {
+                leftover.put_back(pool);
                 return None;
             }
+            return Some(leftover);
+        }
+        End::Closed => response.end(clock.now(), closed(&answer)),
+        End::Failed(e) => response.end(clock.now(), connection.classify(&e, &answer)),
+        End::Malformed(e) => {
+            response.end(clock.now(), connection.classify_malformed(e, &answer));
         }
     }
-    Some(Leftover { connection, body })
+    None
+}
+
+/// Waits until an instant that is at hand. A load thread is woken a little early, so that its wake-up
+/// costs no skew; until the last moment it looks after its other connections.
+async fn wait_out(clock: RunClock, due_ns: i64) {
+    loop {
+        let left_ns = due_ns - clock.now();
+        if left_ns <= 0 {
+            return;
+        }
+        if left_ns > LAST_STRETCH_NS {
+            tokio::task::yield_now().await;
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Why the reading of an answer ended.
+enum End {
+    /// Its receiver has seen enough.
+    Enough,
+    /// The connection was closed.
+    Closed,
+    /// The connection failed.
+    Failed(io::Error),
+    /// What came is no HTTP.
+    Malformed(Malformed),
+}
+
+/// The read that brought a part.
+struct Read {
+    user_ns: i64,
+    kernel_ns: Option<i64>,
+    number: u64,
+}
+
+/// Sends what is unsent and hands out the parts of the answer, until `sink` has seen enough.
+fn poll_answer(
+    cx: &mut Context<'_>,
+    pool: &Pool,
+    connection: &mut Connection,
+    unsent: &mut &[u8],
+    answer: &mut ResponseReader,
+    mut sink: impl FnMut(Part<'_, '_, '_>, &Read) -> bool,
+) -> Poll<End> {
+    // Of the thread, not of the connection: what is read is taken apart at once.
+    let buffer = &mut *pool.buffer.borrow_mut();
+    for _ in 0..READS_IN_A_ROW {
+        let bytes = match ready!(connection.poll_read(cx, unsent, buffer)) {
+            Ok(0) => return Poll::Ready(End::Closed),
+            Ok(n) => &buffer[..n],
+            Err(e) => return Poll::Ready(End::Failed(e)),
+        };
+        let ReadStamp { user_ns, kernel_ns } = connection.last_read();
+        let read = Read {
+            user_ns,
+            kernel_ns,
+            number: connection.reads(),
+        };
+        let mut enough = false;
+        let fed = answer.feed(bytes, |part| enough = sink(part, &read));
+        if enough {
+            return Poll::Ready(End::Enough);
+        }
+        if let Err(e) = fed {
+            return Poll::Ready(End::Malformed(e));
+        }
+    }
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
+impl Leftover {
+    fn put_back(self, pool: &Pool) {
+        if self.answer.reusable() {
+            pool.put(self.connection);
+        }
+    }
 }
 
 /// Reads what is left of a decided response, so that its connection can serve another request. One
 /// that does not end soon is closed.
-pub(crate) async fn recycle(pool: &Pool, leftover: Leftover) {
-    let Leftover {
-        mut connection,
-        mut body,
-    } = leftover;
-    let drain = async {
-        let mut bytes = 0;
-        while let Some(frame) = connection.frame(&mut body).await {
-            let Ok(frame) = frame else { return false };
-            bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
-            if bytes > MAX_DRAIN_BYTES {
-                return false;
+pub(crate) async fn recycle(pool: &Pool, mut leftover: Leftover) {
+    let mut bytes = 0;
+    let Leftover { connection, answer } = &mut leftover;
+    let drain = poll_fn(|cx| {
+        poll_answer(cx, pool, connection, &mut &[][..], answer, |part, _| match part {
+            Part::Data(data) => {
+                bytes += data.len();
+                bytes > MAX_DRAIN_BYTES
             }
-        }
-        true
-    };
-    if tokio::time::timeout(DRAIN_LIMIT, drain).await == Ok(true) {
-        drop(body);
-        connection.settle().await;
-        pool.put(connection);
+            Part::Head(_) => false,
+            Part::End => true,
+        })
+    });
+    if let Ok(End::Enough) = tokio::time::timeout(DRAIN_LIMIT, drain).await {
+        leftover.put_back(pool);
     }
 }
 
@@ -159,13 +226,11 @@ pub(crate) async fn recycle(pool: &Pool, leftover: Leftover) {
 mod tests {
     use super::*;
     use crate::address::Address;
-    use crate::driver::{base_headers, request_uri};
+    use crate::request::{RequestHead, base_headers};
     use crate::outcome::Expectation;
-    use crate::worker::post;
     use blackstart_clock::{NS_PER_MS, RunClock, monotonic_ns};
     use blackstart_plan::Endpoint;
     use blackstart_record::RequestRecord;
-    use bytes::Bytes;
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
@@ -185,8 +250,8 @@ mod tests {
         });
         let clock = RunClock::with_epoch(monotonic_ns());
         let address = Address::resolve(&url, None).unwrap();
-        let uri = request_uri(&address, Endpoint::Chat).unwrap();
-        let request = post(&uri, &base_headers(&address), Bytes::from_static(b"{}"));
+        let head = RequestHead::new(&address, Endpoint::Chat, &base_headers(&address)).unwrap();
+        let request = head.with(None, b"{}");
         let mut response = Response::new(0, 0, Expectation::until(i64::MAX));
         let (gaps, trace) = (RefCell::new(GapHistograms::default()), Trace::default());
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -197,7 +262,7 @@ mod tests {
         let refused = runtime.block_on(async {
             let pool = Pool::new(address, clock);
             tokio::join!(
-                exchange(&pool, request, 0, None, &mut response, &gaps, &trace),
+                exchange(&pool, &request, 0, None, &mut response, &gaps, &trace),
                 async {
                     tokio::time::sleep(Duration::from_millis(30)).await;
                     std::thread::sleep(stall);

@@ -1,22 +1,14 @@
 //! How late a 1 ms tick comes on a load thread: the time for which the thread could not have read a
 //! socket.
-//!
-//! The tick is a timerfd of the kernel in the thread's own event loop. tokio's timer is of no use
-//! here: it counts in whole milliseconds and would call every tick late.
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::OwnedFd;
 
-use blackstart_clock::{NS_PER_MS, NS_PER_S, NS_PER_US, RunClock, monotonic_ns};
+use blackstart_clock::{NS_PER_MS, NS_PER_US, RunClock, monotonic_ns};
 use blackstart_record::{Event, EventKind, pinned_histogram};
 use hdrhistogram::Histogram;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+
+use crate::alarm::Alarm;
 
 /// Period of the tick.
 const PERIOD_NS: i64 = NS_PER_MS;
@@ -45,30 +37,11 @@ impl Heartbeat {
     /// # Errors
     /// When the system gives no timer.
     pub(crate) async fn beat(&self) -> io::Result<()> {
-        let timer = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
+        let alarm = Alarm::new()?;
         let mut due_ns = monotonic_ns() + PERIOD_NS;
-        timerfd_settime(
-            &timer,
-            TimerfdTimerFlags::ABSTIME,
-            &Itimerspec {
-                it_interval: timespec(PERIOD_NS),
-                it_value: timespec(due_ns),
-            },
-        )?;
-        // SAFETY: `AsyncFd` owns the timer, and nothing here replaces or closes it before that drops.
-        let timer: AsyncFd<OwnedFd> =
-            unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE)? };
+        alarm.every(due_ns, PERIOD_NS)?;
         loop {
-            let mut ready = timer.readable().await?;
-            let mut expirations = [0_u8; 8];
-            match ready.try_io(|fd| Ok(rustix::io::read(fd, &mut expirations)?)) {
-                Ok(read) => read?,
-                Err(_would_block) => continue,
-            };
-            let missed = i64::try_from(u64::from_ne_bytes(expirations)).unwrap_or(i64::MAX);
+            let missed = i64::try_from(alarm.rung().await?).unwrap_or(i64::MAX);
             self.tick(due_ns, missed, monotonic_ns());
             due_ns = due_ns.saturating_add(missed.saturating_mul(PERIOD_NS));
         }
@@ -102,13 +75,6 @@ impl Heartbeat {
                 real_time: self.real_time.clone(),
             },
         }
-    }
-}
-
-fn timespec(ns: i64) -> Timespec {
-    Timespec {
-        tv_sec: ns / NS_PER_S,
-        tv_nsec: ns % NS_PER_S,
     }
 }
 

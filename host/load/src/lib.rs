@@ -1,12 +1,13 @@
-//! The load path: pacer, connections, SSE decoder, outcomes, client self-observation.
+//! The load path: pacing, connections, SSE decoder, outcomes, client self-observation.
 //!
 //! A load is an open loop: the schedule is fixed before the epoch and nothing that the server does
-//! moves it. (A closed loop is there for capacity measurements: [`Pacing`].) [`start`] spawns one pacer thread that releases each request at its time, load threads
-//! that send them and read their streams (each with an event loop and connections of its own), and
-//! one writer thread that owns the disk. Every request of the schedule gets exactly one outcome
+//! moves it. (A closed loop is there for capacity measurements: [`Pacing`].) [`start`] spawns load threads that
+//! send their requests, each at its time, and read their streams (each with an event loop, an alarm
+//! clock and connections of its own), and one writer thread that owns the disk. Every request of the schedule gets exactly one outcome
 //! ([`outcome`] has the rules), latencies count from the intended time, nothing is ever retried.
 
 mod address;
+mod alarm;
 mod canary;
 mod connection;
 pub mod delta;
@@ -14,14 +15,15 @@ mod driver;
 mod error;
 mod exchange;
 mod heartbeat;
+mod http1;
 mod limits;
 pub mod outcome;
-mod pacer;
 mod pacing;
 mod pool;
 mod progress;
 mod prompt;
 mod receive;
+mod request;
 mod secret;
 mod shared;
 pub mod sse;

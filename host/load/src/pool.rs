@@ -10,6 +10,8 @@ use crate::connection::Connection;
 use crate::outcome::BodyEnd;
 use crate::receive::ReceiveClock;
 
+/// Most bytes of one read.
+const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Idle connections that are kept open; further ones are closed when they become idle.
 const MAX_IDLE: usize = 4096;
 
@@ -19,6 +21,8 @@ pub(crate) struct Pool {
     pub(crate) clock: RunClock,
     receive: Rc<ReceiveClock>,
     idle: RefCell<Vec<Connection>>,
+    /// What any of its connections reads into, for the time of the read.
+    pub(crate) buffer: RefCell<Box<[u8]>>,
 }
 
 impl Pool {
@@ -28,6 +32,7 @@ impl Pool {
             clock,
             receive: Rc::new(ReceiveClock::new(clock)),
             idle: RefCell::new(Vec::new()),
+            buffer: RefCell::new(vec![0; READ_BUFFER_BYTES].into_boxed_slice()),
         }
     }
 

@@ -18,11 +18,11 @@ const MAX_HELD_EVENTS: usize = 100_000;
 pub(crate) struct Shared {
     pub(crate) clock: RunClock,
     pub(crate) pacing: State,
-    /// Requests with a smaller index may be sent; their intended time is at hand.
-    released: AtomicU64,
+    /// Requests of the schedule whose time has come, for each load thread.
+    released: Vec<AtomicU64>,
     /// When the load was ended early.
     cancelled_at_ns: OnceLock<i64>,
-    /// One for each load thread.
+    /// One for each load thread: the load was ended early.
     pub(crate) wakes: Vec<Notify>,
     /// One for each load thread.
     pub(crate) progress: Vec<ThreadProgress>,
@@ -41,7 +41,7 @@ impl Shared {
         Self {
             clock,
             pacing,
-            released: AtomicU64::new(0),
+            released: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             cancelled_at_ns: OnceLock::new(),
             wakes: (0..threads).map(|_| Notify::new()).collect(),
             progress: (0..threads).map(|_| ThreadProgress::default()).collect(),
@@ -57,19 +57,14 @@ impl Shared {
     /// Requests whose time has come.
     pub(crate) fn released(&self) -> u64 {
         match self.pacing {
-            State::Open { .. } => self.released.load(Ordering::Acquire),
+            State::Open { .. } => self.released.iter().map(|n| n.load(Ordering::Acquire)).sum(),
             State::Closed { .. } => self.total(),
         }
     }
 
-    /// Releases all requests below `until`, of which those from `from` on are new.
-    pub(crate) fn release(&self, from: u64, until: u64) {
-        self.released.store(until, Ordering::Release);
-        let threads = self.wakes.len() as u64;
-        // Requests go round the threads.
-        for index in from..until.min(from + threads) {
-            self.wakes[(index % threads) as usize].notify_one();
-        }
+    /// A load thread has released another request of the schedule.
+    pub(crate) fn release(&self, thread: usize) {
+        self.released[thread].fetch_add(1, Ordering::AcqRel);
     }
 
     /// Ends the load; the first call counts.

@@ -10,23 +10,20 @@ use std::time::Duration;
 use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
 use blackstart_plan::SloThresholds;
 use blackstart_record::{CensorKind, Event, EventKind, GapHistograms, Outcome, RequestRecord};
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Uri};
 use tokio::sync::{Notify, SemaphorePermit};
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::Secret;
 use crate::address::Address;
+use crate::alarm::Alarm;
 use crate::canary::{self, Canary};
-use crate::connection::Request;
 use crate::exchange::{Leftover, Trace, exchange, recycle};
 use crate::heartbeat::Heartbeat;
 use crate::outcome::{Expectation, Expiry, Response};
 use crate::pacing::{self, State};
 use crate::pool::Pool;
 use crate::prompt::BodyTemplate;
+use crate::request::RequestHead;
 use crate::shared::Shared;
 use crate::writer::ToWriter;
 
@@ -40,47 +37,30 @@ const RECORDS_AT_ONCE: usize = 1024;
 /// shows it.
 const MAX_HELD_RECORDS: usize = 65_536;
 
+/// How much before its intended time a request is released at most: its connection is prepared, and the
+/// thread is awake when the time comes. Covers how late an ordinary wake-up is; nothing is sent early.
+const MAX_LEAD_NS: i64 = 200_000;
+/// Shortest lead, at any rate.
+const MIN_LEAD_NS: i64 = 10_000;
+/// The lead is at most this part of the mean time between requests, so that waiting for them takes at
+/// most this part of a core.
+const LEAD_PART: i64 = 50;
+
 /// How long a slot of a closed loop rests after a request that errored.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Everything about the requests of a run that is the same for each of them.
-#[derive(Debug, Clone)]
 pub(crate) struct RequestKit {
     pub(crate) address: Address,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
+    pub(crate) head: RequestHead,
     pub(crate) template: BodyTemplate,
     pub(crate) id_prefix: String,
-    pub(crate) replica_header: Option<HeaderName>,
+    pub(crate) replica_header: Option<String>,
     pub(crate) timeout_ns: i64,
     pub(crate) first_token_timeout_ns: Option<i64>,
     pub(crate) idle_timeout_ns: Option<i64>,
     pub(crate) secret: Option<Arc<Secret>>,
     pub(crate) good: SloThresholds,
-}
-
-/// Header that carries a request's identity to the server's log.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-impl RequestKit {
-    /// Builds one request from its body.
-    fn request(&self, index: u64, body: Bytes) -> Request {
-        let id = format!("{}-{index}", self.id_prefix);
-        let mut request = post(&self.uri, &self.headers, body);
-        if let Ok(id) = HeaderValue::from_str(&id) {
-            request.headers_mut().insert(REQUEST_ID, id);
-        }
-        request
-    }
-}
-
-/// A POST of a body.
-pub(crate) fn post(uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = uri.clone();
-    *request.headers_mut() = headers.clone();
-    request
 }
 
 /// What a load thread is started with.
@@ -114,7 +94,7 @@ pub(crate) fn run(setup: WorkerSetup) -> io::Result<()> {
 }
 
 /// Makes this thread's timers exact and asks for real-time priority if wanted.
-pub(crate) fn prepare_thread(real_time: bool) -> Result<(), String> {
+fn prepare_thread(real_time: bool) -> Result<(), String> {
     if real_time {
         return match request_real_time(Urgency::Instants) {
             RealTime::Granted => Ok(()),
@@ -170,7 +150,7 @@ async fn drive(setup: WorkerSetup, heartbeat: Rc<Heartbeat>) -> io::Result<()> {
     };
     let result = tokio::select! {
         biased;
-        () = lane.serve() => Ok(()),
+        served = lane.serve() => served,
         ended = background => ended,
     };
     lane.ship_gaps();
@@ -198,6 +178,13 @@ struct Lane {
     /// No request is under way any more.
     idle: Notify,
     in_flight: Cell<u64>,
+}
+
+/// How much before its intended time each request is released.
+fn lead_ns(schedule: &[i64]) -> i64 {
+    let length_ns = schedule.last().zip(schedule.first()).map_or(0, |(last, first)| last - first);
+    let mean_ns = length_ns / i64::try_from(schedule.len()).unwrap_or(i64::MAX).max(1);
+    (mean_ns / LEAD_PART).clamp(MIN_LEAD_NS, MAX_LEAD_NS)
 }
 
 /// Waits until observation has ended, however often that is put off.
@@ -239,9 +226,9 @@ impl Drop for InFlight {
 
 impl Lane {
     /// Sends this thread's requests and waits for all outcomes.
-    async fn serve(self: &Rc<Self>) {
+    async fn serve(self: &Rc<Self>) -> io::Result<()> {
         match &self.shared.pacing {
-            State::Open { .. } => self.release_as_scheduled().await,
+            State::Open { .. } => self.release_as_scheduled().await?,
             State::Closed { plan, .. } => self.fill_slots(plan.concurrency),
         }
         while self.in_flight.get() > 0 {
@@ -253,22 +240,33 @@ impl Lane {
                 () = self.shared.wakes[self.thread].notified() => {}
             }
         }
+        Ok(())
     }
 
-    async fn release_as_scheduled(self: &Rc<Self>) {
-        let stride = self.shared.wakes.len() as u64;
-        let mut next = self.thread as u64;
-        while self.shared.cancelled().is_none() {
-            let released = self.shared.released();
-            while next < released {
-                spawn_local(Self::scheduled(InFlight::new(self), next));
-                next += stride;
+    /// Releases each request of the schedule that falls to this thread a little before its time.
+    async fn release_as_scheduled(self: &Rc<Self>) -> io::Result<()> {
+        let clock = self.shared.clock;
+        let schedule = self.shared.pacing.schedule();
+        let lead_ns = lead_ns(schedule);
+        let alarm = Alarm::new()?;
+        let stride = self.shared.wakes.len();
+        for position in (self.thread..schedule.len()).step_by(stride) {
+            let release_ns = schedule[position] - lead_ns;
+            // What is due goes out at once, so that a late wake-up is caught up.
+            if clock.now() < release_ns {
+                tokio::select! {
+                    biased;
+                    rung = alarm.until(clock.to_monotonic(release_ns)) => rung?,
+                    () = self.shared.wakes[self.thread].notified() => {}
+                }
             }
-            if next >= self.shared.total() {
+            if self.shared.cancelled().is_some() {
                 break;
             }
-            self.shared.wakes[self.thread].notified().await;
+            self.shared.release(self.thread);
+            spawn_local(Self::scheduled(InFlight::new(self), position as u64));
         }
+        Ok(())
     }
 
     /// A request of the schedule, by its place in this share.
@@ -342,6 +340,7 @@ impl Lane {
             },
         );
         let expiry = response.expiry();
+        let request = self.kit.head.with(Some((&self.kit.id_prefix, index)), &body);
         // Registered before the flag is read: an end in between is not missed.
         let cancelled = self.cancel.notified();
         let mut leftover = None;
@@ -355,9 +354,9 @@ impl Lane {
                     let _permit = self.admission(intended_ns, &mut response).await;
                     exchange(
                         &self.pool,
-                        self.kit.request(index, body),
+                        &request,
                         intended_ns,
-                        self.kit.replica_header.as_ref(),
+                        self.kit.replica_header.as_deref(),
                         &mut response,
                         &self.gaps,
                         &trace,
