@@ -10,7 +10,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use blackstart_record::{EventKind, Outcome, RequestRecord, read_events, read_requests_parquet};
+use blackstart_record::{
+    EventKind, Gap, Outcome, RequestRecord, for_each_gap, read_events, read_requests_parquet,
+};
 use blackstart_testkit::{Instrument, Running, TruthLine, free_port, read_truth, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -65,6 +67,18 @@ fn summary(stdout: &str) -> Value {
 
 fn requests(dir: &Path) -> Vec<RequestRecord> {
     read_requests_parquet(&dir.join("requests.parquet")).unwrap()
+}
+
+/// The kept gaps by request.
+fn every_gap(dir: &Path) -> BTreeMap<u64, Vec<Gap>> {
+    let mut found: BTreeMap<u64, Vec<Gap>> = BTreeMap::new();
+    for_each_gap(&dir.join("gaps.parquet"), |rows| {
+        for gap in rows {
+            found.entry(gap.index).or_default().push(gap);
+        }
+    })
+    .unwrap();
+    found
 }
 
 /// Run time 0 on the monotonic clock.
@@ -419,6 +433,7 @@ fn parts_join_without_loss() {
                 &share,
                 "--start-at",
                 &start,
+                "--every-gap",
                 "--out",
                 &out,
             ]))
@@ -450,6 +465,8 @@ fn parts_join_without_loss() {
         Some(sum("count"))
     );
     assert_eq!(summary["completed"], joined.len());
+    let gaps = every_gap(&instrument.path("joined"));
+    assert!(joined.iter().all(|r| gaps[&r.index].len() == 3));
     // The schedule is that of one instrument with this seed.
     instrument.run(args(&["--out", "alone"])).expect_code(0);
     let alone: Vec<i64> = requests(&instrument.path("alone"))
@@ -465,7 +482,7 @@ fn parts_join_without_loss() {
     let mut fewer = requests(&instrument.path("part-1"));
     fewer.pop();
     std::fs::create_dir(instrument.path("short")).unwrap();
-    for file in ["load.json", "events.jsonl", "gaps.hlog.zst"] {
+    for file in ["load.json", "events.jsonl", "gaps.hlog.zst", "gaps.parquet"] {
         let copy = instrument.path("short").join(file);
         std::fs::copy(instrument.path("part-1").join(file), copy).unwrap();
     }
@@ -605,6 +622,7 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
         "10m",
         "--max-tokens",
         "4",
+        "--every-gap",
         "--out",
         "out",
     ]);
@@ -619,6 +637,13 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
     let summary = json(&instrument.path("out").join("summary.json"));
     assert_eq!(summary["partial"], true);
     assert!(summary["completed"].as_u64().unwrap() > 0, "{summary}");
+    // Every request that is known has all its gaps.
+    let gaps = every_gap(&instrument.path("out"));
+    for r in requests(&instrument.path("out")) {
+        let own = gaps.get(&r.index).map_or(&[][..], Vec::as_slice);
+        assert_eq!(own.len() as u32, r.content_events.saturating_sub(1));
+        assert_eq!(own.iter().map(|g| g.gap_ns).max(), r.gap_max_ns, "{r:?}");
+    }
     server.signal(Signal::TERM);
     server.finish();
     instrument.expect_nothing_left(GONE_WITHIN);
@@ -665,6 +690,11 @@ fn mistakes_are_named() {
     let nobody = url(free_port());
     for (args, code, text) in [
         (vec!["--rate", "1"], 3, "--url"),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--every-gap"],
+            3,
+            "--out <DIR>",
+        ),
         (
             vec!["--url", &nobody],
             3,

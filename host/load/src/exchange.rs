@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use blackstart_record::GapHistograms;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 
 use crate::connection::{Connection, Request, Stage, Stamps, classify, classify_connect};
+use crate::gaps::GapSink;
 use crate::outcome::{BodyEnd, Response};
 use crate::pool::Pool;
 
@@ -45,7 +45,7 @@ pub(crate) async fn exchange(
     due_ns: i64,
     replica_header: Option<&HeaderName>,
     response: &mut Response,
-    gaps: &RefCell<GapHistograms>,
+    gaps: &RefCell<GapSink>,
     trace: &Trace,
 ) -> Option<Leftover> {
     let clock = pool.clock;

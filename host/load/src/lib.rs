@@ -13,6 +13,7 @@ pub mod delta;
 mod driver;
 mod error;
 mod exchange;
+pub mod gaps;
 mod heartbeat;
 mod limits;
 pub mod outcome;

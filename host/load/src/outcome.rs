@@ -26,12 +26,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blackstart_record::{
-    CensorKind, ErrorClass, FinishReason, GapHistograms, Outcome, RequestRecord,
-};
+use blackstart_record::{CensorKind, ErrorClass, FinishReason, Gap, Outcome, RequestRecord};
 
 use crate::Secret;
 use crate::delta::{self, Chunk, MAX_CHOICES, Parsed};
+use crate::gaps::GapSink;
 use crate::sse::SseDecoder;
 use crate::text::{bounded, bounded_reason};
 
@@ -255,7 +254,7 @@ impl Response {
 
     /// A portion of the body, with the stamp and the number of the socket read that delivered it.
     /// Gaps go to `gaps`.
-    pub fn body(&mut self, at_ns: i64, read: u64, bytes: &[u8], gaps: &mut GapHistograms) {
+    pub fn body(&mut self, at_ns: i64, read: u64, bytes: &[u8], gaps: &mut GapSink) {
         if self.decided || self.late(at_ns) {
             return;
         }
@@ -379,7 +378,7 @@ impl Response {
             .set(self.expect.expiry(has_content, self.last_byte_ns));
     }
 
-    fn event(&mut self, at_ns: i64, data: &[u8], named_error: bool, gaps: &mut GapHistograms) {
+    fn event(&mut self, at_ns: i64, data: &[u8], named_error: bool, gaps: &mut GapSink) {
         if self.decided {
             return;
         }
@@ -401,7 +400,7 @@ impl Response {
         }
     }
 
-    fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapHistograms) {
+    fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapSink) {
         if chunk.content != 0 {
             if self.record.first_token_ns.is_none() {
                 self.record.first_token_ns = Some(at_ns);
@@ -418,13 +417,20 @@ impl Response {
             if self.read.1 == 2 {
                 self.record.coalesced_reads += 1;
             }
-            for (choice, last) in self.last_by_choice_ns.iter_mut().enumerate() {
+            for (choice, last) in (0..).zip(&mut self.last_by_choice_ns) {
                 if chunk.content & (1 << choice) == 0 {
                     continue;
                 }
                 if let Some(last) = last.replace(at_ns) {
                     let gap_ns = at_ns - last;
-                    gaps.record(self.record.intended_ns, gap_ns);
+                    let gap = Gap {
+                        index: self.record.index,
+                        chunk: self.record.content_events - 1,
+                        choice,
+                        at_ns,
+                        gap_ns,
+                    };
+                    gaps.record(self.record.intended_ns, gap);
                     let longest = self.record.gap_max_ns.get_or_insert(gap_ns);
                     *longest = gap_ns.max(*longest);
                 }

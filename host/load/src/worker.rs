@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
 use blackstart_plan::SloThresholds;
-use blackstart_record::{CensorKind, GapHistograms, Outcome, RequestRecord};
+use blackstart_record::{CensorKind, Outcome, RequestRecord};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -22,6 +22,7 @@ use crate::address::Address;
 use crate::canary::{self, Canary};
 use crate::connection::Request;
 use crate::exchange::{Leftover, Trace, exchange, recycle};
+use crate::gaps::GapSink;
 use crate::heartbeat::Heartbeat;
 use crate::outcome::{Expectation, Expiry, Response};
 use crate::pacing::{self, State};
@@ -90,6 +91,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) kit: Arc<RequestKit>,
     pub(crate) to_writer: SyncSender<ToWriter>,
     pub(crate) real_time: bool,
+    /// Whether every gap is kept, besides their histograms.
+    pub(crate) every_gap: bool,
     /// Connections to open before the first request.
     pub(crate) floor: usize,
     pub(crate) canary: Option<Canary>,
@@ -127,11 +130,22 @@ pub(crate) fn prepare_thread(real_time: bool) -> Result<(), String> {
 }
 
 async fn drive(setup: WorkerSetup, heartbeat: Rc<Heartbeat>) -> io::Result<()> {
+    let gaps = if setup.every_gap {
+        let (to_writer, shared) = (setup.to_writer.clone(), Arc::clone(&setup.shared));
+        GapSink::keeping_every_gap(move |gaps| {
+            // As with records, none is dropped: this thread waits for the disk.
+            if to_writer.send(ToWriter::EveryGap(gaps)).is_err() {
+                shared.cancel();
+            }
+        })
+    } else {
+        GapSink::default()
+    };
     let lane = Rc::new(Lane {
         pool: Pool::new(setup.kit.address.clone(), setup.shared.clock),
         kit: setup.kit,
         thread: setup.thread as usize,
-        gaps: RefCell::new(GapHistograms::default()),
+        gaps: RefCell::new(gaps),
         held: RefCell::new(Vec::new()),
         to_writer: setup.to_writer,
         cancel: Notify::new(),
@@ -184,7 +198,7 @@ struct Lane {
     kit: Arc<RequestKit>,
     thread: usize,
     pool: Pool,
-    gaps: RefCell<GapHistograms>,
+    gaps: RefCell<GapSink>,
     held: RefCell<Vec<RequestRecord>>,
     to_writer: SyncSender<ToWriter>,
     /// Wakes every request when the load is ended early.
@@ -404,6 +418,8 @@ impl Lane {
     }
 
     fn ship_records(&self) {
+        // First, so that a request whose record is kept has all its gaps kept.
+        self.gaps.borrow_mut().hand_over();
         let records = std::mem::take(&mut *self.held.borrow_mut());
         if records.is_empty() {
             return;
@@ -423,7 +439,7 @@ impl Lane {
     }
 
     fn ship_gaps(&self) {
-        let gaps = std::mem::take(&mut *self.gaps.borrow_mut());
+        let gaps = std::mem::take(&mut self.gaps.borrow_mut().histograms);
         if !gaps.buckets.is_empty() {
             self.send(ToWriter::Gaps(gaps));
         }

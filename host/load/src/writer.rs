@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 use blackstart_record::{
-    CensorKind, ErrorClass, GapHistograms, RecordError, RequestJournalWriter, RequestRecord,
+    CensorKind, ErrorClass, Gap, GapHistograms, RecordError, RequestJournalWriter, RequestRecord,
     SealSummary, seal_journal,
 };
 
@@ -23,6 +23,8 @@ pub(crate) enum ToWriter {
     Records(Vec<RequestRecord>),
     /// Gaps since the last message.
     Gaps(GapHistograms),
+    /// Single gaps, where every one is kept.
+    EveryGap(Vec<Gap>),
 }
 
 /// What was written.
@@ -105,6 +107,7 @@ impl Ledger {
                     journal.append_gaps(*bucket, histogram)?;
                 }
             }
+            ToWriter::EveryGap(gaps) => journal.append_every_gap(&gaps)?,
         }
         journal.flush()
     }

@@ -29,6 +29,9 @@ pub struct LoadSpec {
     pub prompts: PromptSpec,
     /// Which part of the schedule this is.
     pub share: ShareSpec,
+    /// Whether every gap between content events is kept, besides their histograms.
+    #[serde(default)]
+    pub every_gap: bool,
 }
 
 /// What the requests of a load ask.

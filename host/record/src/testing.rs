@@ -1,6 +1,18 @@
 //! Records for this crate's tests.
 
-use crate::{CensorKind, ErrorClass, FinishReason, Outcome, RequestRecord};
+use crate::{CensorKind, ErrorClass, FinishReason, Gap, Outcome, RequestRecord};
+
+/// A gap whose fields all depend on its number.
+pub(crate) fn gap(number: u64) -> Gap {
+    let i = i64::try_from(number).unwrap();
+    Gap {
+        index: number / 7,
+        chunk: (number % 7) as u32 + 1,
+        choice: (number % 2) as u32,
+        at_ns: i * 1_000_003 - 5,
+        gap_ns: i * 1_007,
+    }
+}
 
 /// A record whose fields all depend on the index, with every kind of absence and every enumeration.
 pub(crate) fn record(index: u64) -> RequestRecord {

@@ -132,6 +132,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
         request_id_prefix: format!("{}-{}", plan.campaign, context.planned.run),
         api_key: api_key.map(Secret::new),
         good: plan.method.slo,
+        every_gap: false,
     })
     .map_err(Failure::internal)?;
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use blackstart_clock::NS_PER_MS;
 use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, ShareSpec};
 use blackstart_record::{
-    Event, EventKind, EventWriter, GapHistograms, RequestParquetWriter, RequestRecord, RunFiles,
-    for_each_request, read_events, read_gaps, write_gaps, write_json_atomic,
+    Event, EventKind, EventWriter, GapHistograms, GapParquetWriter, RequestParquetWriter,
+    RequestRecord, RunFiles, for_each_gap, for_each_request, read_events, read_gaps, write_gaps,
+    write_json_atomic,
 };
 use clap::Args;
 
@@ -61,6 +62,9 @@ pub fn run(args: MergeArgs) -> Outcome {
         gaps.add(own);
     }
     write_gaps(&files.gaps(), &gaps).map_err(Failure::internal)?;
+    if parts[0].spec.every_gap {
+        join_every_gap(&parts, &files)?;
+    }
     join_events(&parts, &files, total)?;
     let spec = LoadSpec {
         share: ShareSpec { number: 0, of: 1 },
@@ -206,6 +210,22 @@ fn join_requests(parts: &[Part], files: &RunFiles) -> Result<u64, Failure> {
     }
     writer.finish().map_err(Failure::internal)?;
     Ok(schedule.intended_ns.len() as u64)
+}
+
+/// Writes the single gaps of all parts, one part after the other.
+fn join_every_gap(parts: &[Part], files: &RunFiles) -> Result<(), Failure> {
+    let mut writer = GapParquetWriter::create(&files.every_gap()).map_err(Failure::internal)?;
+    for part in parts {
+        let mut written = Ok(());
+        for_each_gap(&RunFiles::new(&part.dir).every_gap(), |rows| {
+            if written.is_ok() {
+                written = writer.extend(&rows);
+            }
+        })
+        .and(written)
+        .map_err(Failure::internal)?;
+    }
+    writer.finish().map_err(Failure::internal)
 }
 
 fn join_events(parts: &[Part], files: &RunFiles, total: u64) -> Result<(), Failure> {

@@ -247,6 +247,7 @@ pub fn load_run(plan: LoadPlan, count: i64, dir: &Path) -> LoadRun {
         request_id_prefix: "test-1".to_owned(),
         api_key: None,
         good: SloThresholds::PINNED,
+        every_gap: false,
     }
 }
 

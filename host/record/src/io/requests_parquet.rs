@@ -224,7 +224,7 @@ pub(crate) fn read_table<T>(
 }
 
 /// Shows the row groups of a table with exactly these columns, one after the other.
-fn for_each_group<T>(
+pub(crate) fn for_each_group<T>(
     path: &Path,
     expected: &str,
     max_rows: usize,

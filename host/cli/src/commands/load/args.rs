@@ -116,6 +116,9 @@ pub struct LoadArgs {
     /// Folder for the records of every request; it must not exist or be empty
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    /// Keep each gap between content events too, as a row of gaps.parquet
+    #[arg(long, requires = "out")]
+    every_gap: bool,
     /// Print the summary as one JSON object on stdout
     #[arg(long)]
     pub(super) json: bool,
@@ -478,6 +481,7 @@ impl LoadArgs {
                 },
             },
             share: self.shard.unwrap_or(ShareSpec { number: 0, of: 1 }),
+            every_gap: self.every_gap,
         };
         Ok((spec, schedule))
     }

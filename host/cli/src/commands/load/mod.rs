@@ -324,6 +324,7 @@ fn drive(
         request_id_prefix: format!("load-{:x}", clock.epoch_unix_ns()),
         api_key: asked.api_key,
         good: spec.slo,
+        every_gap: spec.every_gap,
     })
     .map_err(|e| Failure::new(Exit::Configuration, e))?;
     let whole = watch(spec, &load, &recorder, clock, reporter, interrupt);
