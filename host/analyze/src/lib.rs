@@ -11,6 +11,7 @@
 //!
 //! One module per concept of the method, so that a formula has one place.
 
+mod buckets;
 mod campaign;
 mod client;
 mod control;
@@ -49,6 +50,7 @@ mod waiting;
 mod watch;
 mod windows;
 
+pub use buckets::{LatencyBucket, MAX_LATENCY_BUCKETS};
 pub use campaign::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CensoredRun, DroppedRun, Endpoint,
     EndpointKind, RunVerdict, analyze_campaign,

@@ -8,6 +8,8 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::buckets::{LatencyBucket, latency_buckets};
+use crate::distribution::Collector;
 use crate::receive_path::{CanaryFigures, canary};
 use crate::time::NS_PER_S;
 use crate::{Span, slo};
@@ -49,9 +51,15 @@ pub struct LatencyFigures {
     pub p99_9: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
+    /// All samples in a few buckets that grow evenly on a logarithmic scale; none without samples.
+    pub buckets: Vec<LatencyBucket>,
 }
 
 impl LatencyFigures {
+    fn of_collected(latencies: &Collector) -> Self {
+        Self::of(latencies.histogram(), latencies.mean_ms())
+    }
+
     fn of(histogram_us: &Histogram<u64>, exact_mean_ms: Option<f64>) -> Self {
         if histogram_us.is_empty() {
             return Self::default();
@@ -66,6 +74,7 @@ impl LatencyFigures {
             p99: at(0.99),
             p99_9: at(0.999),
             max: Some(histogram_us.max() as f64 / 1e3),
+            buckets: latency_buckets(histogram_us),
         }
     }
 }
@@ -151,10 +160,8 @@ pub struct LoadFiguresBuilder {
     by_class: BTreeMap<String, u64>,
     examples: BTreeMap<String, String>,
     by_kind: BTreeMap<String, u64>,
-    ttft_us: Histogram<u64>,
-    ttft_sum_ns: i128,
-    e2e_us: Histogram<u64>,
-    e2e_sum_ns: i128,
+    ttft: Collector,
+    e2e: Collector,
     skew_ns: Histogram<u64>,
     events: u64,
     server_tokens: Option<u64>,
@@ -173,10 +180,8 @@ impl LoadFiguresBuilder {
             by_class: BTreeMap::new(),
             examples: BTreeMap::new(),
             by_kind: BTreeMap::new(),
-            ttft_us: pinned_histogram(),
-            ttft_sum_ns: 0,
-            e2e_us: pinned_histogram(),
-            e2e_sum_ns: 0,
+            ttft: Collector::new(),
+            e2e: Collector::new(),
             skew_ns: pinned_histogram(),
             events: 0,
             server_tokens: None,
@@ -213,11 +218,9 @@ impl LoadFiguresBuilder {
         }
         if r.outcome == Outcome::Completed {
             if let Some(ttft) = r.ttft_ns() {
-                record_us(&mut self.ttft_us, ttft);
-                self.ttft_sum_ns += i128::from(ttft);
+                self.ttft.record_ns(ttft);
             }
-            record_us(&mut self.e2e_us, r.observed_ns());
-            self.e2e_sum_ns += i128::from(r.observed_ns());
+            self.e2e.record_ns(r.observed_ns());
         }
         if let Some(skew) = r.send_skew_ns() {
             let _ = self.skew_ns.record(u64::try_from(skew).unwrap_or(0).max(1));
@@ -247,9 +250,6 @@ impl LoadFiguresBuilder {
             self.asked.length_ns as f64 / NS_PER_S as f64
         };
         let per = |n: u64, seconds: f64| (seconds > 0.0).then(|| n as f64 / seconds);
-        let mean = |sum: i128, h: &Histogram<u64>| {
-            (!h.is_empty()).then(|| sum as f64 / h.len() as f64 / 1e6)
-        };
         let skew = |q: f64| {
             (!self.skew_ns.is_empty()).then(|| self.skew_ns.value_at_quantile(q) as f64 / 1e3)
         };
@@ -265,9 +265,9 @@ impl LoadFiguresBuilder {
             completed,
             errored: self.outcomes[Outcome::Errored as usize],
             censored: self.outcomes[Outcome::Censored as usize],
-            ttft_ms: LatencyFigures::of(&self.ttft_us, mean(self.ttft_sum_ns, &self.ttft_us)),
+            ttft_ms: LatencyFigures::of_collected(&self.ttft),
             inter_chunk_ms: LatencyFigures::of(gaps_us, None),
-            e2e_ms: LatencyFigures::of(&self.e2e_us, mean(self.e2e_sum_ns, &self.e2e_us)),
+            e2e_ms: LatencyFigures::of_collected(&self.e2e),
             send_skew_us: SkewFigures {
                 p50: skew(0.5),
                 p99: skew(0.99),
@@ -292,9 +292,4 @@ impl LoadFiguresBuilder {
             censored_by_kind: self.by_kind,
         }
     }
-}
-
-/// Under 1 µs counts as 1 µs. A histogram that grows takes every value.
-fn record_us(histogram: &mut Histogram<u64>, ns: i64) {
-    let _ = histogram.record(u64::try_from(ns / 1_000).unwrap_or(0).max(1));
 }

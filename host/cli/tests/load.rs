@@ -162,7 +162,7 @@ fn a_load_adds_up_with_what_the_server_counted() {
         let given = ended[&r.index]["first_token_ns"].as_i64().unwrap() - epoch;
         assert!(r.first_token_ns.unwrap() >= given, "{r:?} {given}");
     }
-    for text in ["TTFT", "send skew", "canary", "goodput"] {
+    for text in ["TTFT of ", "send skew", "canary", "goodput", "p50"] {
         assert!(
             finished.stderr.contains(text),
             "{text}\n{}",

@@ -1,6 +1,7 @@
 //! `blackstart load`: a load without a fault. The quick look before anything else.
 
 mod args;
+mod bars;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -173,7 +174,7 @@ fn verdict(figures: &LoadFigures) -> Exit {
 }
 
 pub(super) fn tell(summary: &Summary, reporter: &Reporter) {
-    for line in show::figures(&summary.figures) {
+    for line in show::figures(&summary.figures, reporter.canvas()) {
         reporter.say(line);
     }
     if let Some(kept) = &summary.out {

@@ -6,6 +6,9 @@ use blackstart_analyze::{LatencyFigures, LoadFigures};
 use blackstart_load::Progress;
 use blackstart_plan::{LoadSpec, Pace};
 
+use super::bars;
+use crate::reporter::Canvas;
+
 /// How often a plain line is written.
 pub(super) const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -70,10 +73,17 @@ pub(super) fn progress(p: &Progress) -> String {
     )
 }
 
-/// The summary.
-pub(super) fn figures(f: &LoadFigures) -> Vec<String> {
+/// The summary: pictures first, so that the figures are what a small terminal still shows.
+pub(super) fn figures(f: &LoadFigures, canvas: Canvas) -> Vec<String> {
     let per_s = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), |r| format!("{r:.2}/s"));
     let mut lines = vec![String::new()];
+    for (title, latencies) in [("TTFT", &f.ttft_ms), ("End to end", &f.e2e_ms)] {
+        let picture = bars::draw(title, latencies, canvas);
+        if !picture.is_empty() {
+            lines.extend(picture);
+            lines.push(String::new());
+        }
+    }
     if f.partial {
         lines.push(
             "PARTIAL    the load was ended before its time; figures are of what was sent"
@@ -154,4 +164,111 @@ fn latency(name: &str, d: &LatencyFigures) -> String {
 fn row(name: &str, cells: &[String; 7]) -> String {
     let cells: Vec<String> = cells.iter().map(|c| format!("{c:>10}")).collect();
     format!("  {name:<11}{}", cells.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blackstart_analyze::{LoadAsked, LoadFiguresBuilder};
+    use blackstart_load::outcome::{Expectation, Response};
+    use blackstart_plan::SloThresholds;
+    use blackstart_record::{Outcome, RequestRecord, pinned_histogram};
+
+    /// Renews the golden files.
+    const COMMAND: &str = "BLESS=1 cargo test --release --workspace --bin blackstart show";
+
+    /// A load of 1 200 requests: most are answered in 20 to 60 ms, every fiftieth meets a stall.
+    fn sample() -> LoadFigures {
+        let mut builder = LoadFiguresBuilder::new(LoadAsked {
+            rate_per_s: Some(20.0),
+            length_ns: 60_000_000_000,
+            slo: SloThresholds::PINNED,
+            partial: false,
+        });
+        let mut gaps = pinned_histogram();
+        for k in 0..1_200_i64 {
+            let intended_ns = k * 50_000_000;
+            let ttft_us = if k % 50 == 49 {
+                400_000 + k * 1_500
+            } else {
+                20_000 + (k * 7_919) % 40_000
+            };
+            let first_ns = intended_ns + ttft_us * 1_000;
+            builder.push(&RequestRecord {
+                outcome: Outcome::Completed,
+                censor_kind: None,
+                dispatched_ns: Some(intended_ns + 40_000),
+                first_token_ns: Some(first_ns),
+                ended_ns: first_ns + 900_000_000 + (k % 100) * 1_000_000,
+                content_events: 91,
+                completion_tokens: Some(91),
+                ..Response::new(k.unsigned_abs(), intended_ns, Expectation::until(i64::MAX))
+                    .into_record()
+            });
+            gaps.record(10_000).unwrap();
+        }
+        builder.finish(&gaps, &[])
+    }
+
+    fn golden(name: &str, lines: &[String]) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures")
+            .join(name);
+        let text = lines.join("\n") + "\n";
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            text == expected,
+            "{} shows something else; renew it with `{COMMAND}` and read the difference\n{text}",
+            path.display()
+        );
+    }
+
+    #[test]
+    fn a_summary_as_it_is_shown() {
+        let figures = sample();
+        for (name, canvas) in [
+            (
+                "load-summary-80-utf8.txt",
+                Canvas {
+                    width: 80,
+                    unicode: true,
+                },
+            ),
+            (
+                "load-summary-60-ascii.txt",
+                Canvas {
+                    width: 60,
+                    unicode: false,
+                },
+            ),
+        ] {
+            let lines = super::figures(&figures, canvas);
+            golden(name, &lines);
+            let pictures = lines
+                .iter()
+                .filter(|l| l.ends_with('%') || l.contains(" %  "));
+            for line in pictures {
+                assert!(line.chars().count() <= canvas.width, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_completed_draws_nothing() {
+        let builder = LoadFiguresBuilder::new(LoadAsked {
+            rate_per_s: None,
+            length_ns: 1,
+            slo: SloThresholds::PINNED,
+            partial: false,
+        });
+        let canvas = Canvas {
+            width: 80,
+            unicode: true,
+        };
+        let lines = figures(&builder.finish(&pinned_histogram(), &[]), canvas);
+        assert!(lines.iter().all(|l| !l.contains("log scale")), "{lines:?}");
+    }
 }
