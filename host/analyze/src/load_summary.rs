@@ -99,6 +99,22 @@ pub struct TokenFigures {
     pub server_completion_tokens: Option<u64>,
 }
 
+/// What the turns of conversations differ in. A prefix cache serves the later ones faster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnFigures {
+    /// Conversations whose first turn was due.
+    pub conversations: u64,
+    /// Time to first token of first turns, conditional on completion.
+    pub first_ttft_ms: LatencyFigures,
+    /// The same of all later turns, from their intended times.
+    pub later_ttft_ms: LatencyFigures,
+    /// Later turns that were due.
+    pub later: u64,
+    /// Of these, turns that could not be sent at their time: an earlier one had not ended, or a
+    /// concurrency cap was reached. The wait is in their latencies.
+    pub later_waited: u64,
+}
+
 /// The figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFigures {
@@ -129,6 +145,8 @@ pub struct LoadFigures {
     pub inter_chunk_ms: LatencyFigures,
     /// End to end, conditional on completion.
     pub e2e_ms: LatencyFigures,
+    /// The same by turn; absent where no request was a turn of a conversation.
+    pub turns: Option<TurnFigures>,
     /// Send skew.
     pub send_skew_us: SkewFigures,
     /// Tokens.
@@ -169,6 +187,60 @@ pub struct LoadFiguresBuilder {
     coalesced: u64,
     due: u64,
     end_ns: i64,
+    turns: Option<Turns>,
+}
+
+/// Collects the figures by turn.
+struct Turns {
+    conversations: u64,
+    first_ttft: Collector,
+    later_ttft: Collector,
+    later: u64,
+    later_waited: u64,
+}
+
+impl Turns {
+    fn new() -> Self {
+        Self {
+            conversations: 0,
+            first_ttft: Collector::new(),
+            later_ttft: Collector::new(),
+            later: 0,
+            later_waited: 0,
+        }
+    }
+
+    fn push(&mut self, r: &RequestRecord, turn: u32, due: bool) {
+        let ttft = match turn {
+            0 => {
+                self.conversations += u64::from(due);
+                &mut self.first_ttft
+            }
+            _ => {
+                self.later += u64::from(due);
+                // One that was censored while it waited was never admitted, and never sent.
+                let waited = r.admitted_ns.is_some()
+                    || (r.outcome == Outcome::Censored && r.send_skew_ns().is_none());
+                self.later_waited += u64::from(due && waited);
+                &mut self.later_ttft
+            }
+        };
+        if r.outcome == Outcome::Completed
+            && let Some(ns) = r.ttft_ns()
+        {
+            ttft.record_ns(ns);
+        }
+    }
+
+    fn figures(&self) -> TurnFigures {
+        TurnFigures {
+            conversations: self.conversations,
+            first_ttft_ms: LatencyFigures::of_collected(&self.first_ttft),
+            later_ttft_ms: LatencyFigures::of_collected(&self.later_ttft),
+            later: self.later,
+            later_waited: self.later_waited,
+        }
+    }
 }
 
 impl LoadFiguresBuilder {
@@ -189,6 +261,7 @@ impl LoadFiguresBuilder {
             coalesced: 0,
             due: 0,
             end_ns: 0,
+            turns: None,
         }
     }
 
@@ -212,7 +285,11 @@ impl LoadFiguresBuilder {
             *self.by_kind.entry(kind.name().to_owned()).or_default() += 1;
         }
         // A request that was never due (the load ended before) was observed for no time.
-        if r.observed_ns() > 0 || r.dispatched_ns.is_some() {
+        let due = r.observed_ns() > 0 || r.dispatched_ns.is_some();
+        if let Some(turn) = r.turn {
+            self.turns.get_or_insert_with(Turns::new).push(r, turn, due);
+        }
+        if due {
             self.due += 1;
             self.end_ns = self.end_ns.max(r.ended_ns);
         }
@@ -268,6 +345,7 @@ impl LoadFiguresBuilder {
             ttft_ms: LatencyFigures::of_collected(&self.ttft),
             inter_chunk_ms: LatencyFigures::of(gaps_us, None),
             e2e_ms: LatencyFigures::of_collected(&self.e2e),
+            turns: self.turns.as_ref().map(Turns::figures),
             send_skew_us: SkewFigures {
                 p50: skew(0.5),
                 p99: skew(0.99),

@@ -391,6 +391,149 @@ fn a_trace_is_replayed() {
     );
 }
 
+/// Conversations: the schedule is the seed's, turns wait for each other, parts are whole conversations.
+#[test]
+fn conversations_are_one_load_on_any_number_of_machines() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "60", "--itl-ms", "2"]);
+    let start = std::time::SystemTime::now() + Duration::from_secs(3);
+    let start = start
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        .to_string();
+    let address = url(port);
+    let args = |more: &[&str]| {
+        let mut args: Vec<String> = [
+            "load",
+            "--url",
+            &address,
+            "--rate",
+            "20",
+            "--duration",
+            "2s",
+            "--turns",
+            "3",
+            "--think-time",
+            "100ms",
+            "--max-tokens",
+            "4",
+            "--ignore-eos",
+            "--seed",
+            "3",
+            "--threads",
+            "2",
+            "--no-canary",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        args.extend(more.iter().map(|a| (*a).to_owned()));
+        args
+    };
+    let running: Vec<Running> = (0..2)
+        .map(|n| {
+            let (share, out) = (format!("{n}/2"), format!("part-{n}"));
+            instrument.start(args(&[
+                "--shard",
+                &share,
+                "--start-at",
+                &start,
+                "--out",
+                &out,
+            ]))
+        })
+        .collect();
+    for part in running {
+        part.finish().expect_code(0);
+    }
+    instrument
+        .run(["merge", "part-0", "part-1", "--out", "joined"])
+        .expect_code(0);
+    let finished = instrument.run(args(&["--json", "--out", "alone"]));
+    finished.expect_code(0);
+    let (joined, alone) = (
+        requests(&instrument.path("joined")),
+        requests(&instrument.path("alone")),
+    );
+    let places = |records: &[RequestRecord]| -> Vec<_> {
+        records
+            .iter()
+            .map(|r| (r.index, r.intended_ns, r.conversation, r.turn))
+            .collect()
+    };
+    assert_eq!(places(&joined), places(&alone));
+    assert!(alone.iter().all(|r| r.outcome == Outcome::Completed));
+    // Many of the later turns are due before the one before them has its answer.
+    assert!(alone.iter().any(|r| r.admitted_ns.is_some()));
+    let by_turn: BTreeMap<_, _> = alone
+        .iter()
+        .map(|r| ((r.conversation.unwrap(), r.turn.unwrap()), r))
+        .collect();
+    for ((conversation, turn), r) in &by_turn {
+        if let Some(before) = turn.checked_sub(1) {
+            let before = by_turn[&(*conversation, before)];
+            assert!(r.intended_ns >= before.intended_ns);
+            assert!(r.dispatched_ns.unwrap() >= before.ended_ns, "{r:?}");
+            // A longer history is a longer prompt, by the server's own count.
+            assert!(r.prompt_tokens > before.prompt_tokens, "{r:?}");
+        }
+    }
+    let summary = summary(&finished.stdout);
+    let firsts = by_turn.keys().filter(|(_, turn)| *turn == 0).count();
+    assert_eq!(summary["turns"]["conversations"], firsts);
+    assert_eq!(summary["turns"]["later"], alone.len() - firsts);
+    assert_eq!(summary["turns"]["first_ttft_ms"]["count"], firsts);
+    for text in ["1st turn", "conversations of up to 3 turns", "later turns"] {
+        assert!(
+            finished.stderr.contains(text),
+            "{text}\n{}",
+            finished.stderr
+        );
+    }
+    // The schedule again, from what `load.json` says alone.
+    let spec: blackstart_plan::LoadSpec =
+        blackstart_record::read_json(&instrument.path("alone").join("load.json")).unwrap();
+    let blackstart_plan::Pace::Open {
+        profile, requests, ..
+    } = &spec.pace
+    else {
+        panic!("{spec:?}");
+    };
+    let again = blackstart_plan::conversation_schedule(
+        spec.load.arrivals,
+        profile,
+        spec.conversations.unwrap(),
+        |_| u32::MAX,
+        *requests,
+        spec.seed,
+    )
+    .unwrap();
+    assert_eq!(spec.schedule_sha256, Some(again.schedule.sha256()));
+    // A closed loop walks through them too, and a data set may say what is said.
+    instrument.write("talk.jsonl", "{\"turns\":[\"a\",\"b\"]}\n");
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &address,
+        "--concurrency",
+        "2",
+        "--requests",
+        "8",
+        "--prompt-file",
+        "talk.jsonl",
+        "--max-tokens",
+        "2",
+        "--no-canary",
+        "--json",
+    ]);
+    finished.expect_code(0);
+    let closed = self::summary(&finished.stdout);
+    assert_eq!(closed["completed"], 8);
+    assert_eq!(closed["turns"]["later_waited"], 0);
+}
+
 /// Parts of a schedule, sent by several instruments that know nothing of each other, are one load.
 #[test]
 fn parts_join_without_loss() {
@@ -690,6 +833,60 @@ fn mistakes_are_named() {
     let nobody = url(free_port());
     for (args, code, text) in [
         (vec!["--rate", "1"], 3, "--url"),
+        (
+            vec![
+                "--url", &nobody, "--rate", "1", "--model", "m", "--turns", "0",
+            ],
+            3,
+            "choose 1 to 128",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--think-time", "1s"],
+            3,
+            "give --turns",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--turns",
+                "2",
+                "--think-time",
+                "gamma:1s",
+            ],
+            3,
+            "constant:5s",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--concurrency",
+                "1",
+                "--turns",
+                "2",
+                "--think-time",
+                "1s",
+            ],
+            3,
+            "no think times",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--turns",
+                "2",
+                "--endpoint",
+                "completions",
+            ],
+            3,
+            "--endpoint chat",
+        ),
         (
             vec!["--url", &nobody, "--rate", "1", "--every-gap"],
             3,

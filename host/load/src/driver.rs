@@ -80,6 +80,11 @@ pub fn start(run: LoadRun) -> Result<LoadHandle, LoadError> {
     let kit = Arc::new(request_kit(&run)?);
     let canary = run.canary.clone().map(Canary::new).transpose()?;
     let pacing = State::new(run.pacing)?;
+    if pacing.has_turns() && !kit.template.has_turns(&run.plan) {
+        return Err(LoadError::Plan {
+            what: "conversations need the chat API, and prompts that have turns".to_owned(),
+        });
+    }
     limits::provide_files(limits::concurrency_bound(&pacing, run.plan.timeout_ns))?;
     let mut journal = RequestJournalWriter::create(&RunFiles::new(&run.dir).journal())?;
     if run.every_gap {

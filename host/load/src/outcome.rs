@@ -110,6 +110,32 @@ pub enum BodyEnd {
     Failed(ErrorClass, String),
 }
 
+/// Longest reply that a conversation keeps, as JSON writes it. What is longer is cut there, at the end
+/// of an event's text.
+pub const MAX_REPLY_BYTES: usize = 64 << 10;
+
+/// The text of choice 0 so far: the inside of a JSON string.
+#[derive(Debug, Default)]
+struct Reply {
+    text: String,
+    /// Nothing is added behind what was left out.
+    full: bool,
+}
+
+impl Reply {
+    /// Adds the text of an event. What is no text (null, a list of parts) says nothing.
+    fn push(&mut self, raw: &str) {
+        let Some(inside) = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"')) else {
+            return;
+        };
+        if self.full || self.text.len() + inside.len() > MAX_REPLY_BYTES {
+            self.full = true;
+            return;
+        }
+        self.text.push_str(inside);
+    }
+}
+
 /// The response to one request, and the record that it becomes.
 #[derive(Debug)]
 pub struct Response {
@@ -128,6 +154,8 @@ pub struct Response {
     read: (u64, u32),
     /// Stamps of all content events, where they are asked for.
     token_stamps_ns: Option<Vec<i64>>,
+    /// The visible text, where a later turn needs it.
+    reply: Option<Reply>,
     /// Shared with whoever watches the clock. It only ever moves later.
     expiry: Rc<Cell<Expiry>>,
     last_byte_ns: i64,
@@ -166,6 +194,8 @@ impl Response {
                 gap_max_ns: None,
                 connection_reused: false,
                 replica: None,
+                conversation: None,
+                turn: None,
             },
             expect,
             streaming: false,
@@ -177,6 +207,7 @@ impl Response {
             last_by_choice_ns: [None; MAX_CHOICES as usize],
             read: (0, 0),
             token_stamps_ns: None,
+            reply: None,
         }
     }
 
@@ -190,12 +221,28 @@ impl Response {
         self.token_stamps_ns.as_deref().unwrap_or_default()
     }
 
+    /// It is a turn of a conversation.
+    pub fn in_conversation(&mut self, conversation: u32, turn: u32) {
+        self.record.conversation = Some(conversation);
+        self.record.turn = Some(turn);
+    }
+
+    /// Keeps the visible text of choice 0, at most [`MAX_REPLY_BYTES`] of it.
+    pub fn keep_reply(&mut self) {
+        self.reply = Some(Reply::default());
+    }
+
+    /// The kept text, as the inside of a JSON string; empty if none was kept.
+    pub fn take_reply(&mut self) -> String {
+        self.reply.take().unwrap_or_default().text
+    }
+
     /// When observation ends unless something comes before; moves later with what comes.
     pub fn expiry(&self) -> Rc<Cell<Expiry>> {
         Rc::clone(&self.expiry)
     }
 
-    /// The concurrency cap admitted it only now.
+    /// The concurrency cap admitted it only now, or the turn before it ended only now.
     pub fn admitted(&mut self, at_ns: i64) {
         self.record.admitted_ns = Some(at_ns);
     }
@@ -401,6 +448,9 @@ impl Response {
     }
 
     fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapSink) {
+        if let (Some(reply), Some(text)) = (&mut self.reply, chunk.text) {
+            reply.push(text.get());
+        }
         if chunk.content != 0 {
             if self.record.first_token_ns.is_none() {
                 self.record.first_token_ns = Some(at_ns);

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
-use blackstart_plan::SloThresholds;
+use blackstart_plan::{SloThresholds, Turn};
 use blackstart_record::{CensorKind, Outcome, RequestRecord};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,6 +22,7 @@ use crate::Secret;
 use crate::address::Address;
 use crate::canary::{self, Canary};
 use crate::connection::Request;
+use crate::conversation::{Conversation, UnderWay};
 use crate::exchange::{Leftover, Trace, exchange, recycle};
 use crate::gaps::GapSink;
 use crate::heartbeat::Heartbeat;
@@ -208,6 +210,47 @@ struct Lane {
     in_flight: Cell<u64>,
 }
 
+/// The conversations that a slot of a closed loop walks through, one after the other.
+struct Walk<'a> {
+    most_turns: u32,
+    /// Conversations that were begun, by all slots.
+    begun: &'a AtomicU32,
+    conversation: Arc<Conversation>,
+    last: Option<Turn>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(most_turns: u32, begun: &'a AtomicU32) -> Self {
+        Self {
+            most_turns,
+            begun,
+            conversation: Conversation::new(),
+            last: None,
+        }
+    }
+
+    /// The next turn: of the present conversation, or of a new one.
+    fn next(&mut self, template: &BodyTemplate) -> UnderWay {
+        let turn = match self.last {
+            Some(last) if last.turn + 1 < last.of => Turn {
+                turn: last.turn + 1,
+                ..last
+            },
+            _ => {
+                self.conversation = Conversation::new();
+                let conversation = self.begun.fetch_add(1, Ordering::Relaxed);
+                Turn {
+                    conversation,
+                    turn: 0,
+                    of: self.most_turns.min(template.turns(conversation)),
+                }
+            }
+        };
+        self.last = Some(turn);
+        UnderWay::in_slot(&self.conversation, turn)
+    }
+}
+
 /// Waits until observation has ended, however often that is put off.
 async fn expired(clock: RunClock, expiry: &Cell<Expiry>) -> Expiry {
     loop {
@@ -282,9 +325,10 @@ impl Lane {
     /// A request of the schedule, by its place in this share.
     async fn scheduled(in_flight: InFlight, position: u64) {
         let lane = Rc::clone(&in_flight.0);
-        let index = lane.shared.pacing.share().index(position);
-        let intended_ns = lane.shared.pacing.schedule()[position as usize];
-        let (_, leftover) = lane.one(index, intended_ns).await;
+        let pacing = &lane.shared.pacing;
+        let index = pacing.index(position);
+        let intended_ns = pacing.schedule()[position as usize];
+        let (_, leftover) = lane.one(index, intended_ns, pacing.enter(position)).await;
         drop(in_flight);
         lane.recycle(leftover).await;
     }
@@ -302,9 +346,15 @@ impl Lane {
     /// One request after the other, each intended when the one before it ended.
     async fn slot(in_flight: InFlight) {
         let lane = Rc::clone(&in_flight.0);
-        let State::Closed { plan, started } = &lane.shared.pacing else {
+        let State::Closed {
+            plan,
+            started,
+            conversations,
+        } = &lane.shared.pacing
+        else {
             return;
         };
+        let mut walk = plan.turns.map(|most| Walk::new(most, conversations));
         sleep_until(lane.shared.clock, 0).await;
         while lane.shared.cancelled().is_none() {
             let now = lane.shared.clock.now();
@@ -312,7 +362,8 @@ impl Lane {
                 return;
             };
             lane.shared.progress[lane.thread].started(now);
-            let (outcome, leftover) = lane.one(index, now).await;
+            let turn = walk.as_mut().map(|walk| walk.next(&lane.kit.template));
+            let (outcome, leftover) = lane.one(index, now, turn).await;
             // The slot does not wait for the end of a response whose outcome is known.
             let recycler = Rc::clone(&lane);
             spawn_local(async move { recycler.recycle(leftover).await });
@@ -334,10 +385,23 @@ impl Lane {
     }
 
     /// One request, from its release to its record.
-    async fn one(&self, index: u64, intended_ns: i64) -> (Outcome, Option<Leftover>) {
+    async fn one(
+        &self,
+        index: u64,
+        intended_ns: i64,
+        mut turn: Option<UnderWay>,
+    ) -> (Outcome, Option<Leftover>) {
         let clock = self.shared.clock;
         let from_intended = |ns: i64| intended_ns.saturating_add(ns);
-        let (body, exact_tokens) = self.kit.template.body(index);
+        let template = &self.kit.template;
+        let (body, exact_tokens) = match &turn {
+            None => template.body(index),
+            // What it says is known when the turns before it have ended.
+            Some(turn) => (
+                Bytes::new(),
+                template.exact_tokens(turn.turn().conversation),
+            ),
+        };
         let mut response = Response::new(
             index,
             intended_ns,
@@ -349,6 +413,10 @@ impl Lane {
                 secret: self.kit.secret.clone(),
             },
         );
+        if let Some(turn) = &turn {
+            response.in_conversation(turn.turn().conversation, turn.turn().turn);
+            response.keep_reply();
+        }
         let expiry = response.expiry();
         // Registered before the flag is read: an end in between is not missed.
         let cancelled = self.cancel.notified();
@@ -360,7 +428,16 @@ impl Lane {
             tokio::select! {
                 biased;
                 rest = async {
+                    if let Some(turn) = &turn
+                        && turn.comes().await
+                    {
+                        self.admitted_now(intended_ns, &mut response);
+                    }
                     let _permit = self.admission(intended_ns, &mut response).await;
+                    let body = match &mut turn {
+                        None => body,
+                        Some(turn) => turn.body(template, index),
+                    };
                     exchange(
                         &self.pool,
                         self.kit.request(index, body),
@@ -378,8 +455,14 @@ impl Lane {
                 response.dispatched(at_ns);
             }
         }
+        let reply = response.take_reply();
         let record = response.into_record();
         let outcome = record.outcome;
+        if let Some(mut turn) = turn
+            && outcome == Outcome::Completed
+        {
+            turn.completed(&reply);
+        }
         self.keep(record);
         (outcome, leftover)
     }
@@ -402,11 +485,16 @@ impl Lane {
         }
         // Never closed, and in the order of asking.
         let permit = permits.acquire().await.ok();
+        self.admitted_now(intended_ns, response);
+        permit
+    }
+
+    /// It waited until now: that is no skew of the client, unless it was not due before.
+    fn admitted_now(&self, intended_ns: i64, response: &mut Response) {
         let now = self.shared.clock.now();
         if now > intended_ns {
             response.admitted(now);
         }
-        permit
     }
 
     fn keep(&self, record: RequestRecord) {

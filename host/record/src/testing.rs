@@ -53,5 +53,7 @@ pub(crate) fn record(index: u64) -> RequestRecord {
         gap_max_ns: some(8, i * 10),
         connection_reused: index % 2 == 1,
         replica: some(3, 0).map(|_| format!("r{}", index % 2)),
+        conversation: some(4, 0).map(|_| (index / 3) as u32),
+        turn: some(4, 0).map(|_| (index % 3) as u32),
     }
 }

@@ -162,6 +162,8 @@ pub fn request(index: u64, intended_ns: i64) -> RequestRecord {
         gap_max_ns: Some(50 * MS),
         connection_reused: true,
         replica: None,
+        conversation: None,
+        turn: None,
     }
 }
 

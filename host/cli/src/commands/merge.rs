@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use blackstart_clock::NS_PER_MS;
-use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, ShareSpec};
+use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, Share};
 use blackstart_record::{
     Event, EventKind, EventWriter, GapHistograms, GapParquetWriter, RequestParquetWriter,
     RequestRecord, RunFiles, for_each_gap, for_each_request, read_events, read_gaps, write_gaps,
@@ -67,7 +67,7 @@ pub fn run(args: MergeArgs) -> Outcome {
     }
     join_events(&parts, &files, total)?;
     let spec = LoadSpec {
-        share: ShareSpec { number: 0, of: 1 },
+        share: Share::WHOLE,
         ..parts[0].spec.clone()
     };
     write_json_atomic(&args.out.join(load::SPEC_FILE), &spec).map_err(Failure::internal)?;
@@ -163,7 +163,12 @@ fn join_requests(parts: &[Part], files: &RunFiles) -> Result<u64, Failure> {
         let mut problem = None;
         let mut add = |r: &RequestRecord| {
             let index = usize::try_from(r.index).unwrap_or(usize::MAX);
-            if r.index % u64::from(share.of) != u64::from(share.number)
+            // A part has whole conversations, where there are any.
+            let place = match part.spec.conversations {
+                Some(_) => r.conversation.map(u64::from),
+                None => Some(r.index),
+            };
+            if place.and_then(|place| share.position(place)).is_none()
                 || index >= MAX_SCHEDULED_REQUESTS
             {
                 problem.get_or_insert(wrong(format!(

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::*;
-use blackstart_load::{ClosedLoop, LoadRun, OpenLoop, Pacing, Share, start};
-use blackstart_plan::Schedule;
+use blackstart_load::{ClosedLoop, LoadRun, OpenLoop, Pacing, start};
+use blackstart_plan::{Schedule, Share};
 use blackstart_record::{
     CensorKind, Gap, GapHistograms, Outcome, RunFiles, RunRecords, for_each_gap, read_run,
 };
@@ -47,6 +47,7 @@ fn closed(concurrency: u32, requests: u64, end_ms: i64) -> Pacing {
         concurrency,
         requests,
         end_ns: end_ms * MS,
+        turns: None,
     })
 }
 
@@ -60,6 +61,7 @@ fn a_cap_holds_and_its_wait_counts_in_latencies_and_not_in_skew() {
             schedule: every_ms(5, 12),
             share: Share::WHOLE,
             concurrency: Some(2),
+            turns: Vec::new(),
         }),
     );
     assert_eq!(most.load(Ordering::SeqCst), 2);
@@ -95,6 +97,7 @@ fn a_request_that_is_never_admitted_is_censored_by_its_timeout() {
             schedule: every_ms(1, 3),
             share: Share::WHOLE,
             concurrency: Some(1),
+            turns: Vec::new(),
         }),
     );
     for r in &records.requests {
@@ -245,6 +248,7 @@ fn shares_together_are_the_whole_load() {
                 schedule: schedule.clone(),
                 share: Share { number, of: 3 },
                 concurrency: None,
+                turns: Vec::new(),
             }),
         );
         for r in &records.requests {

@@ -49,6 +49,8 @@ message request {
   optional int64 gap_max_ns;
   required boolean connection_reused;
   optional binary replica (STRING);
+  optional int32 conversation (INTEGER(32, false));
+  optional int32 turn (INTEGER(32, false));
 }
 ";
 
@@ -159,6 +161,8 @@ fn write_group<W: Write + Send>(
     out.optional_i64(rows().map(|r| r.gap_max_ns))?;
     out.bool(rows().map(|r| r.connection_reused))?;
     out.optional_text(rows().map(|r| r.replica.as_deref()))?;
+    out.optional_u32(rows().map(|r| r.conversation))?;
+    out.optional_u32(rows().map(|r| r.turn))?;
     group.close()?;
     Ok(())
 }
@@ -288,6 +292,8 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
     let gap_max_ns = columns.optional_i64()?;
     let connection_reused = columns.bool()?;
     let mut replica = columns.optional_text()?;
+    let conversation = columns.optional_u32()?;
+    let turn = columns.optional_u32()?;
     (0..index.len())
         .map(|i| {
             Ok(RequestRecord {
@@ -331,6 +337,8 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
                 gap_max_ns: gap_max_ns[i],
                 connection_reused: connection_reused[i],
                 replica: replica[i].take(),
+                conversation: conversation[i],
+                turn: turn[i],
             })
         })
         .collect()

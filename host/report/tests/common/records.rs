@@ -101,6 +101,8 @@ fn request(index: u64, intended_ns: i64, dice: &mut Dice) -> RequestRecord {
         gap_max_ns: Some(12 * MS),
         connection_reused: true,
         replica: None,
+        conversation: None,
+        turn: None,
     }
 }
 

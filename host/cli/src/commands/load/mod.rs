@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use blackstart_analyze::{LOAD_SUMMARY_SCHEMA_VERSION, LoadAsked, LoadFigures, LoadFiguresBuilder};
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_bound_ns};
 use blackstart_load::{
-    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret, Share,
+    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret,
 };
-use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule};
+use blackstart_plan::{ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
 use blackstart_record::{
     ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
     read_json, seal_journal, write_json_atomic,
@@ -74,7 +74,7 @@ pub fn run(args: LoadArgs) -> Outcome {
     let api_key = args.api_key()?;
     let reporter = Reporter::new();
     let prompts = args.prompts()?;
-    let (spec, schedule) = args.spec(&prompts, |load| first_model(load, api_key.as_ref()))?;
+    let (spec, open) = args.spec(&prompts, |load| first_model(load, api_key.as_ref()))?;
     let results = results(args.out.as_deref())?;
     let dir = results.path();
     write_json_atomic(&dir.join(SPEC_FILE), &spec).map_err(Failure::internal)?;
@@ -82,7 +82,7 @@ pub fn run(args: LoadArgs) -> Outcome {
     let interrupt = Interrupt::watch()?;
     let asked = Asked {
         spec: &spec,
-        schedule,
+        open,
         prompts,
         api_key,
         canary: !args.no_canary,
@@ -230,8 +230,8 @@ fn first_model(load: &LoadPlan, api_key: Option<&Secret>) -> Result<String, Fail
 /// Everything that a load needs.
 struct Asked<'a> {
     spec: &'a LoadSpec,
-    /// Of an open loop.
-    schedule: Option<Schedule>,
+    /// Times and turns of an open loop.
+    open: Option<ConversationSchedule>,
     prompts: Prompts,
     api_key: Option<Secret>,
     canary: bool,
@@ -271,15 +271,13 @@ fn drive(
         .canary
         .then(|| Canary::launch(dir, provisional))
         .transpose()?;
-    let pacing = match (&spec.pace, asked.schedule) {
-        (Pace::Open { concurrency, .. } | Pace::Trace { concurrency, .. }, Some(schedule)) => {
+    let pacing = match (&spec.pace, asked.open) {
+        (Pace::Open { concurrency, .. } | Pace::Trace { concurrency, .. }, Some(open)) => {
             Pacing::Open(OpenLoop {
-                schedule,
-                share: Share {
-                    number: spec.share.number,
-                    of: spec.share.of,
-                },
+                schedule: open.schedule,
+                share: spec.share,
                 concurrency: *concurrency,
+                turns: open.turns,
             })
         }
         (
@@ -293,6 +291,7 @@ fn drive(
             concurrency: *concurrency,
             requests: *requests,
             end_ns: *length_ns,
+            turns: spec.conversations.map(|c| c.turns),
         }),
         _ => {
             let what = "internal error: an open loop has a schedule, and a closed one has none";

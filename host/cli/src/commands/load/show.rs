@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use blackstart_analyze::{LatencyFigures, LoadFigures};
 use blackstart_load::Progress;
-use blackstart_plan::{LoadSpec, Pace};
+use blackstart_plan::{Conversations, LoadSpec, Pace, ThinkTime};
 
 use super::bars;
 use crate::reporter::Canvas;
@@ -22,13 +22,17 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
             ..
         } => {
             let cap = concurrency.map_or_else(String::new, |n| format!(", at most {n} under way"));
+            let unit = match spec.conversations {
+                Some(_) => "conversations/s",
+                None => "req/s",
+            };
             let rate = match profile.segments.as_slice() {
-                [one] if one.from_per_s == one.to_per_s => format!("{} req/s", one.from_per_s),
-                [one] => format!("{} to {} req/s", one.from_per_s, one.to_per_s),
+                [one] if one.from_per_s == one.to_per_s => format!("{} {unit}", one.from_per_s),
+                [one] => format!("{} to {} {unit}", one.from_per_s, one.to_per_s),
                 steps => {
                     let rates: Vec<String> =
                         steps.iter().map(|s| s.from_per_s.to_string()).collect();
-                    format!("{} req/s in steps", rates.join(", "))
+                    format!("{} {unit} in steps", rates.join(", "))
                 }
             };
             format!("open loop, {rate} {}{cap}", spec.load.arrivals)
@@ -43,12 +47,28 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
         }
         Pace::Closed { concurrency, .. } => format!("closed loop of {concurrency}"),
     };
+    let turns = spec.conversations.map_or_else(String::new, turns);
     format!(
-        "load       {pace} for {seconds} s to {}{}, model {}, seed {}",
+        "load       {pace}{turns} for {seconds} s to {}{}, model {}, seed {}",
         spec.load.base_url,
         spec.load.endpoint.path(),
         spec.load.model,
         spec.seed
+    )
+}
+
+fn turns(conversations: Conversations) -> String {
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    let think = match conversations.think_time {
+        None => String::new(),
+        Some(ThinkTime::Constant { ns }) => format!(", think time {} s", seconds(ns)),
+        Some(ThinkTime::Exponential { mean_ns }) => {
+            format!(", think time exponential of mean {} s", seconds(mean_ns))
+        }
+    };
+    format!(
+        ", conversations of up to {} turns{think},",
+        conversations.turns
     )
 }
 
@@ -122,15 +142,22 @@ pub(super) fn figures(f: &LoadFigures, canvas: Canvas) -> Vec<String> {
     ));
     let titles = ["mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
     lines.push(row("ms", &titles.map(str::to_owned)));
-    for (name, d) in [
-        ("TTFT", &f.ttft_ms),
-        ("inter-chunk", &f.inter_chunk_ms),
-        ("end to end", &f.e2e_ms),
-    ] {
-        lines.push(latency(name, d));
+    lines.push(latency("TTFT", &f.ttft_ms));
+    if let Some(turns) = &f.turns {
+        lines.push(latency("· 1st turn", &turns.first_ttft_ms));
+        lines.push(latency("· later", &turns.later_ttft_ms));
     }
+    lines.push(latency("inter-chunk", &f.inter_chunk_ms));
+    lines.push(latency("end to end", &f.e2e_ms));
     if f.completed < f.scheduled && f.completed > 0 {
         lines.push("           (of completed requests, from the intended send time)".to_owned());
+    }
+    if let Some(turns) = &f.turns {
+        lines.push(format!(
+            "turns      {} conversations; {} of {} later turns waited for the one before, or for \
+             admission, and that counts",
+            turns.conversations, turns.later_waited, turns.later
+        ));
     }
     let us = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.0}"));
     lines.push(format!(
