@@ -94,6 +94,18 @@ fn epoch(dir: &Path) -> i64 {
         .unwrap()
 }
 
+/// Holds a summary to its published schema.
+fn expect_schema(summary: &Value) {
+    let schema =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/schema/load-summary.schema.json");
+    let validator = jsonschema::validator_for(&json(&schema)).unwrap();
+    let problems: Vec<String> = validator
+        .iter_errors(summary)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect();
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
 /// What the mock says of each request of the load, by the request's index.
 fn by_index(truth: &[TruthLine], event: &str) -> BTreeMap<u64, TruthLine> {
     let mut found = BTreeMap::new();
@@ -153,6 +165,13 @@ fn a_load_adds_up_with_what_the_server_counted() {
     assert_eq!(summary["inter_chunk_ms"]["count"], 7 * records.len());
     assert_eq!(summary["out"], "first");
     assert_eq!(json(&dir.join("summary.json"))["e2e_ms"], summary["e2e_ms"]);
+    expect_schema(&summary);
+    expect_schema(&json(&dir.join("summary.json")));
+    for latencies in ["ttft_ms", "inter_chunk_ms", "e2e_ms"] {
+        let buckets = summary[latencies]["buckets"].as_array().unwrap();
+        let counted: u64 = buckets.iter().map(|b| b["count"].as_u64().unwrap()).sum();
+        assert_eq!(summary[latencies]["count"], counted, "{latencies}");
+    }
     let epoch = epoch(&dir);
     for r in &records {
         // Nothing is sent before its time, by the server's own stamp; and the first token is not seen
@@ -481,6 +500,7 @@ fn conversations_are_one_load_on_any_number_of_machines() {
         }
     }
     let summary = summary(&finished.stdout);
+    expect_schema(&summary);
     let firsts = by_turn.keys().filter(|(_, turn)| *turn == 0).count();
     assert_eq!(summary["turns"]["conversations"], firsts);
     assert_eq!(summary["turns"]["later"], alone.len() - firsts);
@@ -679,6 +699,7 @@ fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
     assert_eq!(summary["censored"], summary["scheduled"]);
     assert_eq!(summary["censored_by_kind"]["timeout"], summary["scheduled"]);
     assert_eq!(summary["ttft_ms"]["mean"], Value::Null);
+    expect_schema(&summary);
     assert_eq!(summary["out"], Value::Null);
     // Silence is told apart from a slow end, where that is asked.
     let finished = instrument.run([

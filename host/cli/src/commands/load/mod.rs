@@ -7,7 +7,7 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use blackstart_analyze::{LOAD_SUMMARY_SCHEMA_VERSION, LoadAsked, LoadFigures, LoadFiguresBuilder};
+use blackstart_analyze::{LoadAsked, LoadFigures, LoadFiguresBuilder};
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_bound_ns};
 use blackstart_load::{
     CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret,
@@ -17,7 +17,7 @@ use blackstart_record::{
     ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
     read_json, seal_journal, write_json_atomic,
 };
-use serde::Serialize;
+use blackstart_report::LoadReport;
 
 pub use args::LoadArgs;
 
@@ -41,16 +41,6 @@ pub(super) const WALL_CLOCK: &str = "wall";
 
 /// What was asked for.
 pub(super) const SPEC_FILE: &str = "load.json";
-
-/// `summary.json`, and what `--json` prints.
-#[derive(Debug, Serialize)]
-pub(super) struct Summary {
-    schema_version: u32,
-    #[serde(flatten)]
-    figures: LoadFigures,
-    /// Where the records are; null when they were not kept.
-    out: Option<String>,
-}
 
 /// Where the records go.
 enum Results {
@@ -173,7 +163,7 @@ fn verdict(figures: &LoadFigures) -> Exit {
     }
 }
 
-pub(super) fn tell(summary: &Summary, reporter: &Reporter) {
+pub(super) fn tell(summary: &LoadReport, reporter: &Reporter) {
     for line in show::figures(&summary.figures, reporter.canvas()) {
         reporter.say(line);
     }
@@ -400,7 +390,7 @@ pub(super) fn sum_up(
     dir: &Path,
     partial: bool,
     out: Option<String>,
-) -> Result<Summary, Failure> {
+) -> Result<LoadReport, Failure> {
     let files = RunFiles::new(dir);
     let rate_per_s = match spec.pace {
         Pace::Open { .. } | Pace::Trace { .. } => Some(spec.load.rate_per_s),
@@ -415,11 +405,8 @@ pub(super) fn sum_up(
     for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::internal)?;
     let gaps = read_gaps(&files.gaps()).map_err(Failure::internal)?;
     let events = read_events(&files.events()).map_err(Failure::internal)?;
-    let summary = Summary {
-        schema_version: LOAD_SUMMARY_SCHEMA_VERSION,
-        figures: figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events),
-        out,
-    };
+    let figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events);
+    let summary = LoadReport::new(figures, out);
     write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;
     Ok(summary)
 }
