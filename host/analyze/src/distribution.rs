@@ -57,13 +57,23 @@ impl Collector {
         self.count += 1;
     }
 
+    /// The latencies in microseconds.
+    pub(crate) fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
+    /// The exact mean in milliseconds.
+    pub(crate) fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e6)
+    }
+
     /// Its figures.
     pub(crate) fn finish(&self, note: &str) -> Distribution {
         if self.count == 0 {
             return Distribution::none("no completed request in the window");
         }
         Distribution {
-            mean: Some(self.sum_ns as f64 / self.count as f64 / 1e6),
+            mean: self.mean_ms(),
             ..Distribution::from_histogram(&self.histogram, note)
         }
     }

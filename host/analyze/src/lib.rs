@@ -11,6 +11,7 @@
 //!
 //! One module per concept of the method, so that a formula has one place.
 
+mod buckets;
 mod campaign;
 mod client;
 mod control;
@@ -49,6 +50,7 @@ mod waiting;
 mod watch;
 mod windows;
 
+pub use buckets::{LatencyBucket, MAX_LATENCY_BUCKETS};
 pub use campaign::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CensoredRun, DroppedRun, Endpoint,
     EndpointKind, RunVerdict, analyze_campaign,
@@ -68,7 +70,7 @@ pub use incidence::{
 pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, OutageOutcomes};
 pub use load_summary::{
     LOAD_SUMMARY_SCHEMA_VERSION, LatencyFigures, LoadAsked, LoadFigures, LoadFiguresBuilder,
-    ReadLagFigures, SkewFigures, TokenFigures,
+    ReadLagFigures, SkewFigures, TokenFigures, TurnFigures,
 };
 pub use losses::{LossSplit, RequestLosses};
 pub use partition::{Partition, Phase};

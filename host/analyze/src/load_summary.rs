@@ -10,6 +10,8 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::buckets::{LatencyBucket, latency_buckets};
+use crate::distribution::Collector;
 use crate::receive_path::{CanaryFigures, canary};
 use crate::time::NS_PER_S;
 use crate::{Span, slo};
@@ -51,9 +53,15 @@ pub struct LatencyFigures {
     pub p99_9: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
+    /// All samples in a few buckets that grow evenly on a logarithmic scale; none without samples.
+    pub buckets: Vec<LatencyBucket>,
 }
 
 impl LatencyFigures {
+    fn of_collected(latencies: &Collector) -> Self {
+        Self::of(latencies.histogram(), latencies.mean_ms())
+    }
+
     fn of(histogram_us: &Histogram<u64>, exact_mean_ms: Option<f64>) -> Self {
         if histogram_us.is_empty() {
             return Self::default();
@@ -68,6 +76,7 @@ impl LatencyFigures {
             p99: at(0.99),
             p99_9: at(0.999),
             max: Some(histogram_us.max() as f64 / 1e3),
+            buckets: latency_buckets(histogram_us),
         }
     }
 }
@@ -138,6 +147,22 @@ pub struct TokenFigures {
     pub server_completion_tokens: Option<u64>,
 }
 
+/// What the turns of conversations differ in. A prefix cache serves the later ones faster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnFigures {
+    /// Conversations whose first turn was due.
+    pub conversations: u64,
+    /// Time to first token of first turns, conditional on completion.
+    pub first_ttft_ms: LatencyFigures,
+    /// The same of all later turns, from their intended times.
+    pub later_ttft_ms: LatencyFigures,
+    /// Later turns that were due.
+    pub later: u64,
+    /// Of these, turns that could not be sent at their time: an earlier one had not ended, or a
+    /// concurrency cap was reached. The wait is in their latencies.
+    pub later_waited: u64,
+}
+
 /// The figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFigures {
@@ -168,6 +193,8 @@ pub struct LoadFigures {
     pub inter_chunk_ms: LatencyFigures,
     /// End to end, conditional on completion.
     pub e2e_ms: LatencyFigures,
+    /// The same by turn; absent where no request was a turn of a conversation.
+    pub turns: Option<TurnFigures>,
     /// Send skew.
     pub send_skew_us: SkewFigures,
     /// How late the client read what had arrived.
@@ -201,10 +228,8 @@ pub struct LoadFiguresBuilder {
     by_class: BTreeMap<String, u64>,
     examples: BTreeMap<String, String>,
     by_kind: BTreeMap<String, u64>,
-    ttft_us: Histogram<u64>,
-    ttft_sum_ns: i128,
-    e2e_us: Histogram<u64>,
-    e2e_sum_ns: i128,
+    ttft: Collector,
+    e2e: Collector,
     skew_ns: Histogram<u64>,
     read_lag_ns: Histogram<u64>,
     answered: bool,
@@ -214,6 +239,60 @@ pub struct LoadFiguresBuilder {
     coalesced: u64,
     due: u64,
     end_ns: i64,
+    turns: Option<Turns>,
+}
+
+/// Collects the figures by turn.
+struct Turns {
+    conversations: u64,
+    first_ttft: Collector,
+    later_ttft: Collector,
+    later: u64,
+    later_waited: u64,
+}
+
+impl Turns {
+    fn new() -> Self {
+        Self {
+            conversations: 0,
+            first_ttft: Collector::new(),
+            later_ttft: Collector::new(),
+            later: 0,
+            later_waited: 0,
+        }
+    }
+
+    fn push(&mut self, r: &RequestRecord, turn: u32, due: bool) {
+        let ttft = match turn {
+            0 => {
+                self.conversations += u64::from(due);
+                &mut self.first_ttft
+            }
+            _ => {
+                self.later += u64::from(due);
+                // One that was censored while it waited was never admitted, and never sent.
+                let waited = r.admitted_ns.is_some()
+                    || (r.outcome == Outcome::Censored && r.send_skew_ns().is_none());
+                self.later_waited += u64::from(due && waited);
+                &mut self.later_ttft
+            }
+        };
+        if r.outcome == Outcome::Completed
+            && let Some(ns) = r.ttft_ns()
+        {
+            ttft.record_ns(ns);
+        }
+    }
+
+    fn figures(&self) -> TurnFigures {
+        TurnFigures {
+            conversations: self.conversations,
+            first_ttft_ms: LatencyFigures::of_collected(&self.first_ttft),
+            later_ttft_ms: LatencyFigures::of_collected(&self.later_ttft),
+            later: self.later,
+            later_waited: self.later_waited,
+        }
+    }
 }
 
 impl LoadFiguresBuilder {
@@ -225,10 +304,8 @@ impl LoadFiguresBuilder {
             by_class: BTreeMap::new(),
             examples: BTreeMap::new(),
             by_kind: BTreeMap::new(),
-            ttft_us: pinned_histogram(),
-            ttft_sum_ns: 0,
-            e2e_us: pinned_histogram(),
-            e2e_sum_ns: 0,
+            ttft: Collector::new(),
+            e2e: Collector::new(),
             skew_ns: pinned_histogram(),
             read_lag_ns: pinned_histogram(),
             answered: false,
@@ -238,6 +315,7 @@ impl LoadFiguresBuilder {
             coalesced: 0,
             due: 0,
             end_ns: 0,
+            turns: None,
         }
     }
 
@@ -261,17 +339,19 @@ impl LoadFiguresBuilder {
             *self.by_kind.entry(kind.name().to_owned()).or_default() += 1;
         }
         // A request that was never due (the load ended before) was observed for no time.
-        if r.observed_ns() > 0 || r.dispatched_ns.is_some() {
+        let due = r.observed_ns() > 0 || r.dispatched_ns.is_some();
+        if let Some(turn) = r.turn {
+            self.turns.get_or_insert_with(Turns::new).push(r, turn, due);
+        }
+        if due {
             self.due += 1;
             self.end_ns = self.end_ns.max(r.ended_ns);
         }
         if r.outcome == Outcome::Completed {
             if let Some(ttft) = r.ttft_ns() {
-                record_us(&mut self.ttft_us, ttft);
-                self.ttft_sum_ns += i128::from(ttft);
+                self.ttft.record_ns(ttft);
             }
-            record_us(&mut self.e2e_us, r.observed_ns());
-            self.e2e_sum_ns += i128::from(r.observed_ns());
+            self.e2e.record_ns(r.observed_ns());
         }
         if let Some(skew) = r.send_skew_ns() {
             let _ = self.skew_ns.record(u64::try_from(skew).unwrap_or(0).max(1));
@@ -307,9 +387,6 @@ impl LoadFiguresBuilder {
             self.asked.length_ns as f64 / NS_PER_S as f64
         };
         let per = |n: u64, seconds: f64| (seconds > 0.0).then(|| n as f64 / seconds);
-        let mean = |sum: i128, h: &Histogram<u64>| {
-            (!h.is_empty()).then(|| sum as f64 / h.len() as f64 / 1e6)
-        };
         let skew = |q: f64| {
             (!self.skew_ns.is_empty()).then(|| self.skew_ns.value_at_quantile(q) as f64 / 1e3)
         };
@@ -325,9 +402,10 @@ impl LoadFiguresBuilder {
             completed,
             errored: self.outcomes[Outcome::Errored as usize],
             censored: self.outcomes[Outcome::Censored as usize],
-            ttft_ms: LatencyFigures::of(&self.ttft_us, mean(self.ttft_sum_ns, &self.ttft_us)),
+            ttft_ms: LatencyFigures::of_collected(&self.ttft),
             inter_chunk_ms: LatencyFigures::of(gaps_us, None),
-            e2e_ms: LatencyFigures::of(&self.e2e_us, mean(self.e2e_sum_ns, &self.e2e_us)),
+            e2e_ms: LatencyFigures::of_collected(&self.e2e),
+            turns: self.turns.as_ref().map(Turns::figures),
             send_skew_us: SkewFigures {
                 p50: skew(0.5),
                 p99: skew(0.99),
@@ -353,9 +431,4 @@ impl LoadFiguresBuilder {
             censored_by_kind: self.by_kind,
         }
     }
-}
-
-/// Under 1 µs counts as 1 µs. A histogram that grows takes every value.
-fn record_us(histogram: &mut Histogram<u64>, ns: i64) {
-    let _ = histogram.record(u64::try_from(ns / 1_000).unwrap_or(0).max(1));
 }

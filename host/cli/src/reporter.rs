@@ -8,6 +8,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::Failure;
 
+/// What a picture may be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Canvas {
+    /// Columns.
+    pub width: usize,
+    /// Whether block characters can be shown.
+    pub unicode: bool,
+}
+
+/// Columns where no terminal says how many it has.
+const DEFAULT_WIDTH: usize = 80;
+
 /// Writes to stderr; while a progress line is shown, above it.
 pub struct Reporter {
     bar: Mutex<Option<ProgressBar>>,
@@ -26,6 +38,23 @@ impl Reporter {
     /// Whether a person watches.
     pub fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// What pictures may be made of: the width of the terminal, and block characters where the locale
+    /// is one of UTF-8. Without colours.
+    pub fn canvas(&self) -> Canvas {
+        let width = rustix::termios::tcgetwinsize(std::io::stderr())
+            .ok()
+            .map(|size| usize::from(size.ws_col))
+            .filter(|columns| *columns > 0);
+        // The first one that is set decides, as in the C library.
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        Canvas {
+            width: width.unwrap_or(DEFAULT_WIDTH),
+            unicode: locale.is_some_and(|name| is_utf8(&name)),
+        }
     }
 
     /// One line (or several).
@@ -76,6 +105,12 @@ impl Reporter {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// Whether a locale's name says UTF-8.
+fn is_utf8(locale: &str) -> bool {
+    let name = locale.to_ascii_lowercase();
+    name.contains("utf-8") || name.contains("utf8")
 }
 
 /// Text of unknown origin (a server's error, a plugin's message) without terminal control.

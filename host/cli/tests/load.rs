@@ -10,7 +10,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use blackstart_record::{EventKind, Outcome, RequestRecord, read_events, read_requests_parquet};
+use blackstart_record::{
+    EventKind, Gap, Outcome, RequestRecord, for_each_gap, read_events, read_requests_parquet,
+};
 use blackstart_testkit::{
     Authority, Farewell, Instrument, Running, TlsFront, TruthLine, free_port, read_truth, wait_for,
 };
@@ -69,6 +71,18 @@ fn requests(dir: &Path) -> Vec<RequestRecord> {
     read_requests_parquet(&dir.join("requests.parquet")).unwrap()
 }
 
+/// The kept gaps by request.
+fn every_gap(dir: &Path) -> BTreeMap<u64, Vec<Gap>> {
+    let mut found: BTreeMap<u64, Vec<Gap>> = BTreeMap::new();
+    for_each_gap(&dir.join("gaps.parquet"), |rows| {
+        for gap in rows {
+            found.entry(gap.index).or_default().push(gap);
+        }
+    })
+    .unwrap();
+    found
+}
+
 /// Run time 0 on the monotonic clock.
 fn epoch(dir: &Path) -> i64 {
     read_events(&dir.join("events.jsonl"))
@@ -80,6 +94,18 @@ fn epoch(dir: &Path) -> i64 {
             _ => None,
         })
         .unwrap()
+}
+
+/// Holds a summary to its published schema.
+fn expect_schema(summary: &Value) {
+    let schema =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/schema/load-summary.schema.json");
+    let validator = jsonschema::validator_for(&json(&schema)).unwrap();
+    let problems: Vec<String> = validator
+        .iter_errors(summary)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect();
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 /// What the mock says of each request of the load, by the request's index.
@@ -141,6 +167,13 @@ fn a_load_adds_up_with_what_the_server_counted() {
     assert_eq!(summary["inter_chunk_ms"]["count"], 7 * records.len());
     assert_eq!(summary["out"], "first");
     assert_eq!(json(&dir.join("summary.json"))["e2e_ms"], summary["e2e_ms"]);
+    expect_schema(&summary);
+    expect_schema(&json(&dir.join("summary.json")));
+    for latencies in ["ttft_ms", "inter_chunk_ms", "e2e_ms"] {
+        let buckets = summary[latencies]["buckets"].as_array().unwrap();
+        let counted: u64 = buckets.iter().map(|b| b["count"].as_u64().unwrap()).sum();
+        assert_eq!(summary[latencies]["count"], counted, "{latencies}");
+    }
     let epoch = epoch(&dir);
     for r in &records {
         // Nothing is sent before its time, by the server's own stamp; and the first token is not seen
@@ -150,7 +183,7 @@ fn a_load_adds_up_with_what_the_server_counted() {
         let given = ended[&r.index]["first_token_ns"].as_i64().unwrap() - epoch;
         assert!(r.first_token_ns.unwrap() >= given, "{r:?} {given}");
     }
-    for text in ["TTFT", "send skew", "canary", "goodput"] {
+    for text in ["TTFT of ", "send skew", "canary", "goodput", "p50"] {
         assert!(
             finished.stderr.contains(text),
             "{text}\n{}",
@@ -379,6 +412,150 @@ fn a_trace_is_replayed() {
     );
 }
 
+/// Conversations: the schedule is the seed's, turns wait for each other, parts are whole conversations.
+#[test]
+fn conversations_are_one_load_on_any_number_of_machines() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "60", "--itl-ms", "2"]);
+    let start = std::time::SystemTime::now() + Duration::from_secs(3);
+    let start = start
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        .to_string();
+    let address = url(port);
+    let args = |more: &[&str]| {
+        let mut args: Vec<String> = [
+            "load",
+            "--url",
+            &address,
+            "--rate",
+            "20",
+            "--duration",
+            "2s",
+            "--turns",
+            "3",
+            "--think-time",
+            "100ms",
+            "--max-tokens",
+            "4",
+            "--ignore-eos",
+            "--seed",
+            "3",
+            "--threads",
+            "2",
+            "--no-canary",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        args.extend(more.iter().map(|a| (*a).to_owned()));
+        args
+    };
+    let running: Vec<Running> = (0..2)
+        .map(|n| {
+            let (share, out) = (format!("{n}/2"), format!("part-{n}"));
+            instrument.start(args(&[
+                "--shard",
+                &share,
+                "--start-at",
+                &start,
+                "--out",
+                &out,
+            ]))
+        })
+        .collect();
+    for part in running {
+        part.finish().expect_code(0);
+    }
+    instrument
+        .run(["merge", "part-0", "part-1", "--out", "joined"])
+        .expect_code(0);
+    let finished = instrument.run(args(&["--json", "--out", "alone"]));
+    finished.expect_code(0);
+    let (joined, alone) = (
+        requests(&instrument.path("joined")),
+        requests(&instrument.path("alone")),
+    );
+    let places = |records: &[RequestRecord]| -> Vec<_> {
+        records
+            .iter()
+            .map(|r| (r.index, r.intended_ns, r.conversation, r.turn))
+            .collect()
+    };
+    assert_eq!(places(&joined), places(&alone));
+    assert!(alone.iter().all(|r| r.outcome == Outcome::Completed));
+    // Many of the later turns are due before the one before them has its answer.
+    assert!(alone.iter().any(|r| r.admitted_ns.is_some()));
+    let by_turn: BTreeMap<_, _> = alone
+        .iter()
+        .map(|r| ((r.conversation.unwrap(), r.turn.unwrap()), r))
+        .collect();
+    for ((conversation, turn), r) in &by_turn {
+        if let Some(before) = turn.checked_sub(1) {
+            let before = by_turn[&(*conversation, before)];
+            assert!(r.intended_ns >= before.intended_ns);
+            assert!(r.dispatched_ns.unwrap() >= before.ended_ns, "{r:?}");
+            // A longer history is a longer prompt, by the server's own count.
+            assert!(r.prompt_tokens > before.prompt_tokens, "{r:?}");
+        }
+    }
+    let summary = summary(&finished.stdout);
+    expect_schema(&summary);
+    let firsts = by_turn.keys().filter(|(_, turn)| *turn == 0).count();
+    assert_eq!(summary["turns"]["conversations"], firsts);
+    assert_eq!(summary["turns"]["later"], alone.len() - firsts);
+    assert_eq!(summary["turns"]["first_ttft_ms"]["count"], firsts);
+    for text in ["1st turn", "conversations of up to 3 turns", "later turns"] {
+        assert!(
+            finished.stderr.contains(text),
+            "{text}\n{}",
+            finished.stderr
+        );
+    }
+    // The schedule again, from what `load.json` says alone.
+    let spec: blackstart_plan::LoadSpec =
+        blackstart_record::read_json(&instrument.path("alone").join("load.json")).unwrap();
+    let blackstart_plan::Pace::Open {
+        profile, requests, ..
+    } = &spec.pace
+    else {
+        panic!("{spec:?}");
+    };
+    let again = blackstart_plan::conversation_schedule(
+        spec.load.arrivals,
+        profile,
+        spec.conversations.unwrap(),
+        |_| u32::MAX,
+        *requests,
+        spec.seed,
+    )
+    .unwrap();
+    assert_eq!(spec.schedule_sha256, Some(again.schedule.sha256()));
+    // A closed loop walks through them too, and a data set may say what is said.
+    instrument.write("talk.jsonl", "{\"turns\":[\"a\",\"b\"]}\n");
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &address,
+        "--concurrency",
+        "2",
+        "--requests",
+        "8",
+        "--prompt-file",
+        "talk.jsonl",
+        "--max-tokens",
+        "2",
+        "--no-canary",
+        "--json",
+    ]);
+    finished.expect_code(0);
+    let closed = self::summary(&finished.stdout);
+    assert_eq!(closed["completed"], 8);
+    assert_eq!(closed["turns"]["later_waited"], 0);
+}
+
 /// Parts of a schedule, sent by several instruments that know nothing of each other, are one load.
 #[test]
 fn parts_join_without_loss() {
@@ -421,6 +598,7 @@ fn parts_join_without_loss() {
                 &share,
                 "--start-at",
                 &start,
+                "--every-gap",
                 "--out",
                 &out,
             ]))
@@ -452,6 +630,8 @@ fn parts_join_without_loss() {
         Some(sum("count"))
     );
     assert_eq!(summary["completed"], joined.len());
+    let gaps = every_gap(&instrument.path("joined"));
+    assert!(joined.iter().all(|r| gaps[&r.index].len() == 3));
     // The schedule is that of one instrument with this seed.
     instrument.run(args(&["--out", "alone"])).expect_code(0);
     let alone: Vec<i64> = requests(&instrument.path("alone"))
@@ -467,7 +647,7 @@ fn parts_join_without_loss() {
     let mut fewer = requests(&instrument.path("part-1"));
     fewer.pop();
     std::fs::create_dir(instrument.path("short")).unwrap();
-    for file in ["load.json", "events.jsonl", "gaps.hlog.zst"] {
+    for file in ["load.json", "events.jsonl", "gaps.hlog.zst", "gaps.parquet"] {
         let copy = instrument.path("short").join(file);
         std::fs::copy(instrument.path("part-1").join(file), copy).unwrap();
     }
@@ -521,6 +701,7 @@ fn a_server_that_hangs_for_ever_does_not_hang_the_load() {
     assert_eq!(summary["censored"], summary["scheduled"]);
     assert_eq!(summary["censored_by_kind"]["timeout"], summary["scheduled"]);
     assert_eq!(summary["ttft_ms"]["mean"], Value::Null);
+    expect_schema(&summary);
     assert_eq!(summary["out"], Value::Null);
     // Silence is told apart from a slow end, where that is asked.
     let finished = instrument.run([
@@ -607,6 +788,7 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
         "10m",
         "--max-tokens",
         "4",
+        "--every-gap",
         "--out",
         "out",
     ]);
@@ -621,6 +803,13 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
     let summary = json(&instrument.path("out").join("summary.json"));
     assert_eq!(summary["partial"], true);
     assert!(summary["completed"].as_u64().unwrap() > 0, "{summary}");
+    // Every request that is known has all its gaps.
+    let gaps = every_gap(&instrument.path("out"));
+    for r in requests(&instrument.path("out")) {
+        let own = gaps.get(&r.index).map_or(&[][..], Vec::as_slice);
+        assert_eq!(own.len() as u32, r.content_events.saturating_sub(1));
+        assert_eq!(own.iter().map(|g| g.gap_ns).max(), r.gap_max_ns, "{r:?}");
+    }
     server.signal(Signal::TERM);
     server.finish();
     instrument.expect_nothing_left(GONE_WITHIN);
@@ -732,6 +921,65 @@ fn mistakes_are_named() {
     let nobody = url(free_port());
     for (args, code, text) in [
         (vec!["--rate", "1"], 3, "--url"),
+        (
+            vec![
+                "--url", &nobody, "--rate", "1", "--model", "m", "--turns", "0",
+            ],
+            3,
+            "choose 1 to 128",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--think-time", "1s"],
+            3,
+            "give --turns",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--turns",
+                "2",
+                "--think-time",
+                "gamma:1s",
+            ],
+            3,
+            "constant:5s",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--concurrency",
+                "1",
+                "--turns",
+                "2",
+                "--think-time",
+                "1s",
+            ],
+            3,
+            "no think times",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--turns",
+                "2",
+                "--endpoint",
+                "completions",
+            ],
+            3,
+            "--endpoint chat",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--every-gap"],
+            3,
+            "--out <DIR>",
+        ),
         (
             vec!["--url", &nobody],
             3,

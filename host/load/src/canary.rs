@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use blackstart_clock::{NS_PER_MS, NS_PER_S};
 use blackstart_plan::Endpoint;
-use blackstart_record::{CanaryStream, CensorKind, Event, EventKind, GapHistograms, Outcome};
+use blackstart_record::{CanaryStream, CensorKind, Event, EventKind, Outcome};
 
 use crate::LoadError;
 use crate::address::Address;
 use crate::exchange::{Trace, exchange, recycle};
+use crate::gaps::GapSink;
 use crate::outcome::{Expectation, Response};
 use crate::pool::Pool;
 use crate::request::{RequestHead, base_headers};
@@ -118,7 +119,7 @@ async fn one(canary: &Canary, pool: &Pool, number: u64, start_ns: i64) -> Canary
     };
     let mut response = Response::new(number, start_ns, expect);
     response.keep_token_stamps(tokens + 1);
-    let gaps = RefCell::new(GapHistograms::default());
+    let gaps = RefCell::new(GapSink::default());
     let trace = Trace::default();
     let mut leftover = None;
     tokio::select! {

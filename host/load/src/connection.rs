@@ -504,4 +504,3 @@ fn classify_connect(error: &io::Error) -> BodyEnd {
     };
     BodyEnd::Failed(class, error.to_string())
 }
-

@@ -56,6 +56,8 @@ pub struct LoadRun {
     pub tls: Option<TlsClient>,
     /// When a request counts as good in the live display.
     pub good: SloThresholds,
+    /// Whether every gap between content events is kept (`gaps.parquet`), besides their histograms.
+    pub every_gap: bool,
 }
 
 /// What a load did.
@@ -80,8 +82,18 @@ pub fn start(run: LoadRun) -> Result<LoadHandle, LoadError> {
     let kit = Arc::new(request_kit(&run)?);
     let canary = run.canary.clone().map(Canary::new).transpose()?;
     let pacing = State::new(run.pacing)?;
+    if pacing.has_turns() && !kit.template.has_turns(&run.plan) {
+        return Err(LoadError::Plan {
+            what: "conversations need the chat API, and prompts that have turns".to_owned(),
+        });
+    }
     limits::provide_files(limits::concurrency_bound(&pacing, run.plan.timeout_ns))?;
-    let journal = RequestJournalWriter::create(&RunFiles::new(&run.dir).journal())?;
+    let mut journal = RequestJournalWriter::create(&RunFiles::new(&run.dir).journal())?;
+    if run.every_gap {
+        // So that there is a table even if no gap comes.
+        journal.append_every_gap(&[])?;
+        journal.flush()?;
+    }
     let threads = run.plan.threads as usize;
     let shared = Arc::new(Shared::new(run.clock, pacing, threads));
 
@@ -107,6 +119,7 @@ pub fn start(run: LoadRun) -> Result<LoadHandle, LoadError> {
             kit: Arc::clone(&kit),
             to_writer: to_writer.clone(),
             real_time: run.plan.real_time,
+            every_gap: run.every_gap,
             floor: CONNECTION_FLOOR.div_ceil(threads),
             canary: canary.take(),
         };

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use blackstart_clock::RunClock;
-use blackstart_record::GapHistograms;
 
 use crate::connection::{Connection, ReadStamp, Stamps, closed};
+use crate::gaps::GapSink;
 use crate::http1::{Malformed, Part, ResponseReader};
 use crate::outcome::{BodyEnd, Response};
 use crate::pool::Pool;
@@ -57,7 +57,7 @@ pub(crate) async fn exchange(
     due_ns: i64,
     replica_header: Option<&str>,
     response: &mut Response,
-    gaps: &RefCell<GapHistograms>,
+    gaps: &RefCell<GapSink>,
     trace: &Trace,
 ) -> Option<Leftover> {
     let clock = pool.clock;
@@ -87,22 +87,29 @@ pub(crate) async fn exchange(
     let mut answer = ResponseReader::new();
     let mut unsent = request;
     let end = poll_fn(|cx| {
-        poll_answer(cx, pool, &mut connection, &mut unsent, &mut answer, |part, read| {
-            response.read_by_kernel(read.user_ns, read.kernel_ns);
-            match part {
-                Part::Head(head) => response.head(
-                    read.user_ns,
-                    head.status,
-                    head.text("content-type"),
-                    replica_header.and_then(|name| head.text(name)),
-                ),
-                Part::Data(bytes) => {
-                    response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
+        poll_answer(
+            cx,
+            pool,
+            &mut connection,
+            &mut unsent,
+            &mut answer,
+            |part, read| {
+                response.read_by_kernel(read.user_ns, read.kernel_ns);
+                match part {
+                    Part::Head(head) => response.head(
+                        read.user_ns,
+                        head.status,
+                        head.text("content-type"),
+                        replica_header.and_then(|name| head.text(name)),
+                    ),
+                    Part::Data(bytes) => {
+                        response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
+                    }
+                    Part::End => response.end(read.user_ns, BodyEnd::Clean),
                 }
-                Part::End => response.end(read.user_ns, BodyEnd::Clean),
-            }
-            response.decided()
-        })
+                response.decided()
+            },
+        )
     })
     .await;
     match end {
@@ -208,14 +215,21 @@ pub(crate) async fn recycle(pool: &Pool, mut leftover: Leftover) {
     let mut bytes = 0;
     let Leftover { connection, answer } = &mut leftover;
     let drain = poll_fn(|cx| {
-        poll_answer(cx, pool, connection, &mut &[][..], answer, |part, _| match part {
-            Part::Data(data) => {
-                bytes += data.len();
-                bytes > MAX_DRAIN_BYTES
-            }
-            Part::Head(_) => false,
-            Part::End => true,
-        })
+        poll_answer(
+            cx,
+            pool,
+            connection,
+            &mut &[][..],
+            answer,
+            |part, _| match part {
+                Part::Data(data) => {
+                    bytes += data.len();
+                    bytes > MAX_DRAIN_BYTES
+                }
+                Part::Head(_) => false,
+                Part::End => true,
+            },
+        )
     });
     if let Ok(End::Enough) = tokio::time::timeout(DRAIN_LIMIT, drain).await {
         leftover.put_back(pool);
@@ -226,8 +240,8 @@ pub(crate) async fn recycle(pool: &Pool, mut leftover: Leftover) {
 mod tests {
     use super::*;
     use crate::address::Address;
-    use crate::request::{RequestHead, base_headers};
     use crate::outcome::Expectation;
+    use crate::request::{RequestHead, base_headers};
     use blackstart_clock::{NS_PER_MS, RunClock, monotonic_ns};
     use blackstart_plan::Endpoint;
     use blackstart_record::RequestRecord;
@@ -253,7 +267,7 @@ mod tests {
         let head = RequestHead::new(&address, Endpoint::Chat, &base_headers(&address)).unwrap();
         let request = head.with(None, b"{}");
         let mut response = Response::new(0, 0, Expectation::until(i64::MAX));
-        let (gaps, trace) = (RefCell::new(GapHistograms::default()), Trace::default());
+        let (gaps, trace) = (RefCell::new(GapSink::default()), Trace::default());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()

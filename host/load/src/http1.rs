@@ -110,9 +110,7 @@ enum Framing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chunk {
     /// In the size, of which so many digits came; the number is in `left`.
-    Size {
-        digits: u8,
-    },
+    Size { digits: u8 },
     /// Behind the size.
     Extension,
     /// Before the line feed of the size's line.
@@ -338,7 +336,11 @@ fn chunk_step<'b>(
     };
     let byte = rest[0];
     let expect = |wanted: u8, what: &'static str| {
-        if byte == wanted { Ok(()) } else { Err(Malformed(what)) }
+        if byte == wanted {
+            Ok(())
+        } else {
+            Err(Malformed(what))
+        }
     };
     match *at {
         Chunk::Size { digits } => {
@@ -376,7 +378,11 @@ fn chunk_step<'b>(
         }
         Chunk::SizeEnd => {
             expect(b'\n', "a chunk's size is not followed by a line end")?;
-            *at = if *left == 0 { Chunk::TrailerStart } else { Chunk::Data };
+            *at = if *left == 0 {
+                Chunk::TrailerStart
+            } else {
+                Chunk::Data
+            };
         }
         Chunk::Data => {
             let n = usize::try_from(*left).map_or(rest.len(), |n| n.min(rest.len()));
@@ -400,7 +406,11 @@ fn chunk_step<'b>(
             let end = memchr(b'\r', rest);
             step.taken = end.map_or(rest.len(), |n| n + 1);
             spend(overhead, step.taken)?;
-            *at = if end.is_some() { Chunk::TrailerEnd } else { Chunk::Trailer };
+            *at = if end.is_some() {
+                Chunk::TrailerEnd
+            } else {
+                Chunk::Trailer
+            };
         }
         Chunk::TrailerEnd => {
             expect(b'\n', "a trailer without a line end")?;
@@ -417,7 +427,9 @@ fn chunk_step<'b>(
 fn spend(overhead: &mut usize, bytes: usize) -> Result<(), Malformed> {
     *overhead += bytes;
     if *overhead > MAX_HEAD_BYTES {
-        return Err(Malformed("more than 64 KiB of trailers or chunk extensions"));
+        return Err(Malformed(
+            "more than 64 KiB of trailers or chunk extensions",
+        ));
     }
     Ok(())
 }
@@ -466,11 +478,14 @@ mod tests {
         seen
     }
 
-    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const CHUNKED: &str =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
     #[test]
     fn a_chunked_body() {
-        let seen = read(&[format!("{CHUNKED}5\r\nhello\r\n1;a=\"b\"\r\n!\r\n0\r\nx: y\r\n\r\n").as_bytes()]);
+        let seen = read(&[
+            format!("{CHUNKED}5\r\nhello\r\n1;a=\"b\"\r\n!\r\n0\r\nx: y\r\n\r\n").as_bytes(),
+        ]);
         assert_eq!(seen.status, Some(200));
         assert_eq!(seen.content_type.as_deref(), Some("text/event-stream"));
         assert_eq!(seen.data, b"hello!");
@@ -517,14 +532,20 @@ mod tests {
     fn broken_ones_are_refused() {
         let long = format!("{CHUNKED}1;{}\r\nx\r\n", "e".repeat(MAX_HEAD_BYTES));
         let head = format!("HTTP/1.1 200 OK\r\nx: {}", "e".repeat(MAX_HEAD_BYTES));
-        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1));
+        let many = format!(
+            "HTTP/1.1 200 OK\r\n{}\r\n",
+            "a: b\r\n".repeat(MAX_HEADERS + 1)
+        );
         for (bytes, why) in [
             ("<html>", "not HTTP"),
             ("SSH-2.0-OpenSSH\r\n", "not HTTP"),
             ("HTTP/1.1 abc\r\n\r\n", "status"),
             ("HTTP/1.1 101 Switching\r\n\r\n", "change of protocol"),
             ("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "no number"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", "differ"),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+                "differ",
+            ),
             (&format!("{CHUNKED}\r\n"), "without a size"),
             (&format!("{CHUNKED}zz\r\n"), "without a size"),
             (&format!("{CHUNKED}1\r\nxy\r\n"), "longer than its size"),

@@ -10,10 +10,12 @@ mod address;
 mod alarm;
 mod canary;
 mod connection;
+mod conversation;
 pub mod delta;
 mod driver;
 mod error;
 mod exchange;
+pub mod gaps;
 mod heartbeat;
 mod http1;
 mod limits;
@@ -38,7 +40,7 @@ pub use driver::{
 };
 pub use error::LoadError;
 pub use limits::{check_files, provide_basic_files};
-pub use pacing::{ClosedLoop, MAX_CONCURRENCY, OpenLoop, Pacing, Share};
+pub use pacing::{ClosedLoop, MAX_CONCURRENCY, OpenLoop, Pacing};
 pub use progress::Progress;
 pub use prompt::{
     DataSet, MAX_DATA_SET_BYTES, MAX_DATA_SET_LINES, MAX_PROMPT_BYTES, MAX_PROMPT_WORDS, Prompts,

@@ -26,12 +26,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blackstart_record::{
-    CensorKind, ErrorClass, FinishReason, GapHistograms, Outcome, RequestRecord,
-};
+use blackstart_record::{CensorKind, ErrorClass, FinishReason, Gap, Outcome, RequestRecord};
 
 use crate::Secret;
 use crate::delta::{self, Chunk, MAX_CHOICES, Parsed};
+use crate::gaps::GapSink;
 use crate::sse::SseDecoder;
 use crate::text::{bounded, bounded_reason};
 
@@ -111,6 +110,32 @@ pub enum BodyEnd {
     Failed(ErrorClass, String),
 }
 
+/// Longest reply that a conversation keeps, as JSON writes it. What is longer is cut there, at the end
+/// of an event's text.
+pub const MAX_REPLY_BYTES: usize = 64 << 10;
+
+/// The text of choice 0 so far: the inside of a JSON string.
+#[derive(Debug, Default)]
+struct Reply {
+    text: String,
+    /// Nothing is added behind what was left out.
+    full: bool,
+}
+
+impl Reply {
+    /// Adds the text of an event. What is no text (null, a list of parts) says nothing.
+    fn push(&mut self, raw: &str) {
+        let Some(inside) = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"')) else {
+            return;
+        };
+        if self.full || self.text.len() + inside.len() > MAX_REPLY_BYTES {
+            self.full = true;
+            return;
+        }
+        self.text.push_str(inside);
+    }
+}
+
 /// The response to one request, and the record that it becomes.
 #[derive(Debug)]
 pub struct Response {
@@ -131,6 +156,8 @@ pub struct Response {
     kernel: (i64, Option<i64>),
     /// Stamps of all content events, where they are asked for.
     token_stamps_ns: Option<Vec<i64>>,
+    /// The visible text, where a later turn needs it.
+    reply: Option<Reply>,
     /// Shared with whoever watches the clock. It only ever moves later.
     expiry: Rc<Cell<Expiry>>,
     last_byte_ns: i64,
@@ -172,6 +199,8 @@ impl Response {
                 first_token_kernel_ns: None,
                 ended_kernel_ns: None,
                 read_lag_max_ns: None,
+                conversation: None,
+                turn: None,
             },
             expect,
             streaming: false,
@@ -184,6 +213,7 @@ impl Response {
             read: (0, 0),
             kernel: (intended_ns, None),
             token_stamps_ns: None,
+            reply: None,
         }
     }
 
@@ -197,12 +227,28 @@ impl Response {
         self.token_stamps_ns.as_deref().unwrap_or_default()
     }
 
+    /// It is a turn of a conversation.
+    pub fn in_conversation(&mut self, conversation: u32, turn: u32) {
+        self.record.conversation = Some(conversation);
+        self.record.turn = Some(turn);
+    }
+
+    /// Keeps the visible text of choice 0, at most [`MAX_REPLY_BYTES`] of it.
+    pub fn keep_reply(&mut self) {
+        self.reply = Some(Reply::default());
+    }
+
+    /// The kept text, as the inside of a JSON string; empty if none was kept.
+    pub fn take_reply(&mut self) -> String {
+        self.reply.take().unwrap_or_default().text
+    }
+
     /// When observation ends unless something comes before; moves later with what comes.
     pub fn expiry(&self) -> Rc<Cell<Expiry>> {
         Rc::clone(&self.expiry)
     }
 
-    /// The concurrency cap admitted it only now.
+    /// The concurrency cap admitted it only now, or the turn before it ended only now.
     pub fn admitted(&mut self, at_ns: i64) {
         self.record.admitted_ns = Some(at_ns);
     }
@@ -271,7 +317,7 @@ impl Response {
 
     /// A portion of the body, with the stamp and the number of the socket read that delivered it.
     /// Gaps go to `gaps`.
-    pub fn body(&mut self, at_ns: i64, read: u64, bytes: &[u8], gaps: &mut GapHistograms) {
+    pub fn body(&mut self, at_ns: i64, read: u64, bytes: &[u8], gaps: &mut GapSink) {
         if self.decided || self.late(at_ns) {
             return;
         }
@@ -401,7 +447,7 @@ impl Response {
             .set(self.expect.expiry(has_content, self.last_byte_ns));
     }
 
-    fn event(&mut self, at_ns: i64, data: &[u8], named_error: bool, gaps: &mut GapHistograms) {
+    fn event(&mut self, at_ns: i64, data: &[u8], named_error: bool, gaps: &mut GapSink) {
         if self.decided {
             return;
         }
@@ -423,7 +469,10 @@ impl Response {
         }
     }
 
-    fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapHistograms) {
+    fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapSink) {
+        if let (Some(reply), Some(text)) = (&mut self.reply, chunk.text) {
+            reply.push(text.get());
+        }
         if chunk.content != 0 {
             if self.record.first_token_ns.is_none() {
                 self.record.first_token_ns = Some(at_ns);
@@ -441,13 +490,20 @@ impl Response {
             if self.read.1 == 2 {
                 self.record.coalesced_reads += 1;
             }
-            for (choice, last) in self.last_by_choice_ns.iter_mut().enumerate() {
+            for (choice, last) in (0..).zip(&mut self.last_by_choice_ns) {
                 if chunk.content & (1 << choice) == 0 {
                     continue;
                 }
                 if let Some(last) = last.replace(at_ns) {
                     let gap_ns = at_ns - last;
-                    gaps.record(self.record.intended_ns, gap_ns);
+                    let gap = Gap {
+                        index: self.record.index,
+                        chunk: self.record.content_events - 1,
+                        choice,
+                        at_ns,
+                        gap_ns,
+                    };
+                    gaps.record(self.record.intended_ns, gap);
                     let longest = self.record.gap_max_ns.get_or_insert(gap_ns);
                     *longest = gap_ns.max(*longest);
                 }

@@ -1,11 +1,13 @@
 //! What releases requests: the times of a schedule, or the ends of others.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use blackstart_plan::{MAX_SCHEDULED_REQUESTS, Schedule};
+use blackstart_plan::{MAX_SCHEDULED_REQUESTS, MAX_TURNS, Schedule, Share, Turn};
 use tokio::sync::Semaphore;
 
 use crate::LoadError;
+use crate::conversation::{Conversations, UnderWay};
 
 /// Most requests that a concurrency limit may allow at a time.
 pub const MAX_CONCURRENCY: u32 = 100_000;
@@ -29,6 +31,9 @@ pub struct OpenLoop {
     pub share: Share,
     /// Most requests under way at a time; the wait for admission counts in their latencies.
     pub concurrency: Option<u32>,
+    /// Which turn of which conversation each request is; nothing where every request stands alone. A
+    /// share then takes whole conversations: every `of`th from the `number`th on.
+    pub turns: Vec<Turn>,
 }
 
 impl OpenLoop {
@@ -38,6 +43,7 @@ impl OpenLoop {
             schedule,
             share: Share::WHOLE,
             concurrency: None,
+            turns: Vec::new(),
         }
     }
 }
@@ -51,42 +57,9 @@ pub struct ClosedLoop {
     pub requests: u64,
     /// When no more are started, in run time.
     pub end_ns: i64,
-}
-
-/// One of several equal parts of a schedule: every `of`th request from the `number`th on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// From 0.
-    pub number: u32,
-    /// How many parts there are.
-    pub of: u32,
-}
-
-impl Share {
-    /// All of it.
-    pub const WHOLE: Self = Self { number: 0, of: 1 };
-
-    /// Place in the whole schedule of the share's `position`th request.
-    pub fn index(self, position: u64) -> u64 {
-        u64::from(self.number) + position * u64::from(self.of)
-    }
-
-    /// The share's place of a request of the whole schedule, if it is in the share.
-    pub fn position(self, index: u64) -> Option<u64> {
-        let (number, of) = (u64::from(self.number), u64::from(self.of));
-        (index >= number && (index - number).is_multiple_of(of)).then(|| (index - number) / of)
-    }
-
-    /// The share's own times.
-    pub fn of_schedule(self, schedule: &Schedule) -> Vec<i64> {
-        schedule
-            .intended_ns
-            .iter()
-            .skip(self.number as usize)
-            .step_by(self.of.max(1) as usize)
-            .copied()
-            .collect()
-    }
+    /// Most turns of the conversations that slots walk through; `None` where every request stands
+    /// alone.
+    pub turns: Option<u32>,
 }
 
 /// The state of what releases requests.
@@ -99,11 +72,38 @@ pub(crate) enum State {
         permits: Option<Semaphore>,
         /// How many permits there are.
         cap: u64,
+        turns: Option<Turns>,
     },
     Closed {
         plan: ClosedLoop,
         started: AtomicU64,
+        /// Conversations that were begun.
+        conversations: AtomicU32,
     },
+}
+
+/// The share's conversations.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// Which turn the share's requests are, by their place in it.
+    turns: Vec<Turn>,
+    /// Their places in the whole schedule, ascending.
+    indices: Vec<u64>,
+    under_way: Arc<Conversations>,
+}
+
+impl Turns {
+    fn of(share: Share, turns: Vec<Turn>) -> Self {
+        let (indices, turns) = (0..)
+            .zip(turns)
+            .filter(|(_, turn)| share.position(u64::from(turn.conversation)).is_some())
+            .unzip();
+        Self {
+            turns,
+            indices,
+            under_way: Arc::default(),
+        }
+    }
 }
 
 impl State {
@@ -133,13 +133,26 @@ impl State {
                         open.share.number, open.share.of
                     )));
                 }
+                let whole = &open.schedule.intended_ns;
+                if !open.turns.is_empty() && open.turns.len() != whole.len() {
+                    return Err(plan(format!(
+                        "{} turns for a schedule of {} requests; compute both again",
+                        open.turns.len(),
+                        whole.len()
+                    )));
+                }
+                let turns = (!open.turns.is_empty()).then(|| Turns::of(open.share, open.turns));
                 let permits = open
                     .concurrency
                     .map(checked)
                     .transpose()?
                     .map(|n| Semaphore::new(n as usize));
                 Ok(Self::Open {
-                    schedule: open.share.of_schedule(&open.schedule),
+                    schedule: match &turns {
+                        Some(turns) => turns.indices.iter().map(|i| whole[*i as usize]).collect(),
+                        None => open.share.of_schedule(&open.schedule),
+                    },
+                    turns,
                     share: open.share,
                     permits,
                     cap: u64::from(open.concurrency.unwrap_or(0)),
@@ -147,6 +160,11 @@ impl State {
             }
             Pacing::Closed(closed) => {
                 checked(closed.concurrency)?;
+                if let Some(turns) = closed.turns
+                    && !(1..=MAX_TURNS).contains(&turns)
+                {
+                    return Err(plan(format!("{turns} turns; choose 1 to {MAX_TURNS}")));
+                }
                 if closed.requests > MAX_SCHEDULED_REQUESTS as u64 {
                     return Err(plan(format!(
                         "{} requests; at most {MAX_SCHEDULED_REQUESTS}",
@@ -156,6 +174,7 @@ impl State {
                 Ok(Self::Closed {
                     plan: closed,
                     started: AtomicU64::new(0),
+                    conversations: AtomicU32::new(0),
                 })
             }
         }
@@ -165,7 +184,9 @@ impl State {
     pub(crate) fn total(&self) -> u64 {
         match self {
             Self::Open { schedule, .. } => schedule.len() as u64,
-            Self::Closed { started, plan } => started.load(Ordering::Acquire).min(plan.requests),
+            Self::Closed { started, plan, .. } => {
+                started.load(Ordering::Acquire).min(plan.requests)
+            }
         }
     }
 
@@ -189,11 +210,64 @@ impl State {
         }
     }
 
-    /// Which requests of the load these are.
-    pub(crate) fn share(&self) -> Share {
+    /// Place in the whole load of the share's request at this place.
+    pub(crate) fn index(&self, position: u64) -> u64 {
         match self {
-            Self::Open { share, .. } => *share,
-            Self::Closed { .. } => Share::WHOLE,
+            Self::Open {
+                turns: Some(turns), ..
+            } => turns.indices[position as usize],
+            Self::Open { share, .. } => share.index(position),
+            Self::Closed { .. } => position,
+        }
+    }
+
+    /// The share's place of a request of the whole load, if it is in the share.
+    pub(crate) fn position(&self, index: u64) -> Option<u64> {
+        match self {
+            Self::Open {
+                turns: Some(turns), ..
+            } => turns.indices.binary_search(&index).ok().map(|p| p as u64),
+            Self::Open { share, .. } => share.position(index),
+            Self::Closed { .. } => Some(index),
+        }
+    }
+
+    /// Which turn the share's request at this place is, if it is one.
+    pub(crate) fn turn(&self, position: u64) -> Option<Turn> {
+        match self {
+            Self::Open {
+                turns: Some(turns), ..
+            } => turns.turns.get(position as usize).copied(),
+            _ => None,
+        }
+    }
+
+    /// Begins the turn that the share's request at this place is, if it is one.
+    pub(crate) fn enter(&self, position: u64) -> Option<UnderWay> {
+        let turn = self.turn(position)?;
+        match self {
+            Self::Open {
+                turns: Some(turns), ..
+            } => Some(turns.under_way.enter(turn)),
+            _ => None,
+        }
+    }
+
+    /// Whether requests are turns of conversations.
+    pub(crate) fn has_turns(&self) -> bool {
+        match self {
+            Self::Open { turns, .. } => turns.is_some(),
+            Self::Closed { plan, .. } => plan.turns.is_some(),
+        }
+    }
+
+    /// Turns that wait for the end of an earlier one.
+    pub(crate) fn turns_waiting(&self) -> u64 {
+        match self {
+            Self::Open {
+                turns: Some(turns), ..
+            } => turns.under_way.waiting(),
+            _ => 0,
         }
     }
 }
@@ -211,27 +285,6 @@ pub(crate) fn next(plan: &ClosedLoop, started: &AtomicU64, now_ns: i64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Every request of a schedule is in exactly one share, at its own place.
-        #[test]
-        fn shares_are_a_partition(times in prop::collection::vec(0_i64..1000, 0..200), of in 1_u32..9) {
-            let mut times = times;
-            times.sort_unstable();
-            let schedule = Schedule { intended_ns: times.clone() };
-            let mut put_together: Vec<Option<i64>> = vec![None; times.len()];
-            for number in 0..of {
-                let share = Share { number, of };
-                for (position, t) in (0..).zip(share.of_schedule(&schedule)) {
-                    let index = share.index(position);
-                    prop_assert_eq!(share.position(index), Some(position));
-                    prop_assert_eq!(put_together[index as usize].replace(t), None);
-                }
-            }
-            prop_assert_eq!(put_together.into_iter().map(Option::unwrap).collect::<Vec<_>>(), times);
-        }
-    }
 
     #[test]
     fn impossible_pacing_is_refused() {
@@ -243,6 +296,7 @@ mod tests {
                 schedule,
                 share,
                 concurrency,
+                turns: Vec::new(),
             }))
         };
         assert!(open(Share::WHOLE, Some(0), &[]).is_err());
@@ -253,7 +307,41 @@ mod tests {
             concurrency: 1,
             requests: u64::MAX,
             end_ns: 0,
+            turns: None,
         };
         assert!(State::new(Pacing::Closed(closed)).is_err());
+    }
+
+    #[test]
+    fn a_share_takes_whole_conversations_at_their_own_places() {
+        // Two conversations of two turns around one of a single turn.
+        let turns: Vec<Turn> = [(0, 0, 2), (1, 0, 1), (2, 0, 2), (0, 1, 2), (2, 1, 2)]
+            .map(|(conversation, turn, of)| Turn {
+                conversation,
+                turn,
+                of,
+            })
+            .to_vec();
+        let state = |number| {
+            State::new(Pacing::Open(OpenLoop {
+                schedule: Schedule {
+                    intended_ns: vec![10, 20, 30, 40, 50],
+                },
+                share: Share { number, of: 2 },
+                concurrency: None,
+                turns: turns.clone(),
+            }))
+            .unwrap()
+        };
+        let (even, odd) = (state(0), state(1));
+        assert_eq!(even.schedule(), [10, 30, 40, 50]);
+        assert_eq!(odd.schedule(), [20]);
+        let indices: Vec<u64> = (0..4).map(|p| even.index(p)).collect();
+        assert_eq!(indices, [0, 2, 3, 4]);
+        for position in 0..4 {
+            assert_eq!(even.position(even.index(position)), Some(position));
+        }
+        assert_eq!((even.position(1), odd.position(1)), (None, Some(0)));
+        assert_eq!(even.turn(2), Some(turns[3]));
     }
 }

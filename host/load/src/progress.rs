@@ -24,7 +24,8 @@ pub struct Progress {
     pub offered: u64,
     /// Requests without an outcome among those offered.
     pub in_flight: u64,
-    /// Of these, requests that wait for admission under a concurrency cap.
+    /// Of these, requests that wait for admission under a concurrency cap, or for the end of the turn
+    /// before them.
     pub waiting: u64,
     /// Completed requests.
     pub completed: u64,
@@ -153,6 +154,9 @@ pub(crate) fn snapshot(shared: &Shared) -> Progress {
     progress.in_flight = progress.offered.saturating_sub(ended);
     if let Some(admitted) = shared.pacing.admitted() {
         progress.waiting = progress.in_flight.saturating_sub(admitted);
+    } else {
+        let waiting = shared.pacing.turns_waiting();
+        progress.waiting = waiting.min(progress.in_flight);
     }
     ttfts.sort_unstable();
     let quantile = |percent: usize| {

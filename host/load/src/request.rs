@@ -83,9 +83,15 @@ mod tests {
         headers.insert("x-team", HeaderValue::from_static("a"));
         let head = RequestHead::new(&address, Endpoint::Chat, &headers).unwrap();
         let text = String::from_utf8(head.with(Some(("run", 7)), b"{}")).unwrap();
-        assert!(text.starts_with("POST /llm/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:9\r\n"));
+        assert!(
+            text.starts_with("POST /llm/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:9\r\n")
+        );
         assert!(text.contains("\r\nx-team: a\r\n"), "{text}");
         assert!(text.ends_with("\r\nx-request-id: run-7\r\ncontent-length: 2\r\n\r\n{}"));
-        assert!(!String::from_utf8(head.with(None, b"")).unwrap().contains("request-id"));
+        assert!(
+            !String::from_utf8(head.with(None, b""))
+                .unwrap()
+                .contains("request-id")
+        );
     }
 }

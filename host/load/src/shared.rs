@@ -57,7 +57,11 @@ impl Shared {
     /// Requests whose time has come.
     pub(crate) fn released(&self) -> u64 {
         match self.pacing {
-            State::Open { .. } => self.released.iter().map(|n| n.load(Ordering::Acquire)).sum(),
+            State::Open { .. } => self
+                .released
+                .iter()
+                .map(|n| n.load(Ordering::Acquire))
+                .sum(),
             State::Closed { .. } => self.total(),
         }
     }

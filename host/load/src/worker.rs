@@ -4,12 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
-use blackstart_plan::SloThresholds;
-use blackstart_record::{CensorKind, Event, EventKind, GapHistograms, Outcome, RequestRecord};
+use blackstart_plan::{SloThresholds, Turn};
+use blackstart_record::{CensorKind, Event, EventKind, Outcome, RequestRecord};
+use bytes::Bytes;
 use tokio::sync::{Notify, SemaphorePermit};
 use tokio::task::{LocalSet, spawn_local};
 
@@ -17,7 +19,9 @@ use crate::Secret;
 use crate::address::Address;
 use crate::alarm::Alarm;
 use crate::canary::{self, Canary};
+use crate::conversation::{Conversation, UnderWay};
 use crate::exchange::{Leftover, Trace, exchange, recycle};
+use crate::gaps::GapSink;
 use crate::heartbeat::Heartbeat;
 use crate::outcome::{Expectation, Expiry, Response};
 use crate::pacing::{self, State};
@@ -70,6 +74,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) kit: Arc<RequestKit>,
     pub(crate) to_writer: SyncSender<ToWriter>,
     pub(crate) real_time: bool,
+    /// Whether every gap is kept, besides their histograms.
+    pub(crate) every_gap: bool,
     /// Connections to open before the first request.
     pub(crate) floor: usize,
     pub(crate) canary: Option<Canary>,
@@ -107,11 +113,22 @@ fn prepare_thread(real_time: bool) -> Result<(), String> {
 }
 
 async fn drive(setup: WorkerSetup, heartbeat: Rc<Heartbeat>) -> io::Result<()> {
+    let gaps = if setup.every_gap {
+        let (to_writer, shared) = (setup.to_writer.clone(), Arc::clone(&setup.shared));
+        GapSink::keeping_every_gap(move |gaps| {
+            // As with records, none is dropped: this thread waits for the disk.
+            if to_writer.send(ToWriter::EveryGap(gaps)).is_err() {
+                shared.cancel();
+            }
+        })
+    } else {
+        GapSink::default()
+    };
     let lane = Rc::new(Lane {
         pool: Pool::new(setup.kit.address.clone(), setup.shared.clock),
         kit: setup.kit,
         thread: setup.thread as usize,
-        gaps: RefCell::new(GapHistograms::default()),
+        gaps: RefCell::new(gaps),
         held: RefCell::new(Vec::new()),
         to_writer: setup.to_writer,
         cancel: Notify::new(),
@@ -170,7 +187,7 @@ struct Lane {
     kit: Arc<RequestKit>,
     thread: usize,
     pool: Pool,
-    gaps: RefCell<GapHistograms>,
+    gaps: RefCell<GapSink>,
     held: RefCell<Vec<RequestRecord>>,
     to_writer: SyncSender<ToWriter>,
     /// Wakes every request when the load is ended early.
@@ -182,9 +199,53 @@ struct Lane {
 
 /// How much before its intended time each request is released.
 fn lead_ns(schedule: &[i64]) -> i64 {
-    let length_ns = schedule.last().zip(schedule.first()).map_or(0, |(last, first)| last - first);
+    let length_ns = schedule
+        .last()
+        .zip(schedule.first())
+        .map_or(0, |(last, first)| last - first);
     let mean_ns = length_ns / i64::try_from(schedule.len()).unwrap_or(i64::MAX).max(1);
     (mean_ns / LEAD_PART).clamp(MIN_LEAD_NS, MAX_LEAD_NS)
+}
+
+/// The conversations that a slot of a closed loop walks through, one after the other.
+struct Walk<'a> {
+    most_turns: u32,
+    /// Conversations that were begun, by all slots.
+    begun: &'a AtomicU32,
+    conversation: Arc<Conversation>,
+    last: Option<Turn>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(most_turns: u32, begun: &'a AtomicU32) -> Self {
+        Self {
+            most_turns,
+            begun,
+            conversation: Conversation::new(),
+            last: None,
+        }
+    }
+
+    /// The next turn: of the present conversation, or of a new one.
+    fn next(&mut self, template: &BodyTemplate) -> UnderWay {
+        let turn = match self.last {
+            Some(last) if last.turn + 1 < last.of => Turn {
+                turn: last.turn + 1,
+                ..last
+            },
+            _ => {
+                self.conversation = Conversation::new();
+                let conversation = self.begun.fetch_add(1, Ordering::Relaxed);
+                Turn {
+                    conversation,
+                    turn: 0,
+                    of: self.most_turns.min(template.turns(conversation)),
+                }
+            }
+        };
+        self.last = Some(turn);
+        UnderWay::in_slot(&self.conversation, turn)
+    }
 }
 
 /// Waits until observation has ended, however often that is put off.
@@ -272,9 +333,10 @@ impl Lane {
     /// A request of the schedule, by its place in this share.
     async fn scheduled(in_flight: InFlight, position: u64) {
         let lane = Rc::clone(&in_flight.0);
-        let index = lane.shared.pacing.share().index(position);
-        let intended_ns = lane.shared.pacing.schedule()[position as usize];
-        let (_, leftover) = lane.one(index, intended_ns).await;
+        let pacing = &lane.shared.pacing;
+        let index = pacing.index(position);
+        let intended_ns = pacing.schedule()[position as usize];
+        let (_, leftover) = lane.one(index, intended_ns, pacing.enter(position)).await;
         drop(in_flight);
         lane.recycle(leftover).await;
     }
@@ -292,9 +354,15 @@ impl Lane {
     /// One request after the other, each intended when the one before it ended.
     async fn slot(in_flight: InFlight) {
         let lane = Rc::clone(&in_flight.0);
-        let State::Closed { plan, started } = &lane.shared.pacing else {
+        let State::Closed {
+            plan,
+            started,
+            conversations,
+        } = &lane.shared.pacing
+        else {
             return;
         };
+        let mut walk = plan.turns.map(|most| Walk::new(most, conversations));
         sleep_until(lane.shared.clock, 0).await;
         while lane.shared.cancelled().is_none() {
             let now = lane.shared.clock.now();
@@ -302,7 +370,8 @@ impl Lane {
                 return;
             };
             lane.shared.progress[lane.thread].started(now);
-            let (outcome, leftover) = lane.one(index, now).await;
+            let turn = walk.as_mut().map(|walk| walk.next(&lane.kit.template));
+            let (outcome, leftover) = lane.one(index, now, turn).await;
             // The slot does not wait for the end of a response whose outcome is known.
             let recycler = Rc::clone(&lane);
             spawn_local(async move { recycler.recycle(leftover).await });
@@ -324,10 +393,23 @@ impl Lane {
     }
 
     /// One request, from its release to its record.
-    async fn one(&self, index: u64, intended_ns: i64) -> (Outcome, Option<Leftover>) {
+    async fn one(
+        &self,
+        index: u64,
+        intended_ns: i64,
+        mut turn: Option<UnderWay>,
+    ) -> (Outcome, Option<Leftover>) {
         let clock = self.shared.clock;
         let from_intended = |ns: i64| intended_ns.saturating_add(ns);
-        let (body, exact_tokens) = self.kit.template.body(index);
+        let template = &self.kit.template;
+        let (body, exact_tokens) = match &turn {
+            None => template.body(index),
+            // What it says is known when the turns before it have ended.
+            Some(turn) => (
+                Bytes::new(),
+                template.exact_tokens(turn.turn().conversation),
+            ),
+        };
         let mut response = Response::new(
             index,
             intended_ns,
@@ -339,8 +421,11 @@ impl Lane {
                 secret: self.kit.secret.clone(),
             },
         );
+        if let Some(turn) = &turn {
+            response.in_conversation(turn.turn().conversation, turn.turn().turn);
+            response.keep_reply();
+        }
         let expiry = response.expiry();
-        let request = self.kit.head.with(Some((&self.kit.id_prefix, index)), &body);
         // Registered before the flag is read: an end in between is not missed.
         let cancelled = self.cancel.notified();
         let mut leftover = None;
@@ -351,7 +436,18 @@ impl Lane {
             tokio::select! {
                 biased;
                 rest = async {
+                    if let Some(turn) = &turn
+                        && turn.comes().await
+                    {
+                        self.admitted_now(intended_ns, &mut response);
+                    }
                     let _permit = self.admission(intended_ns, &mut response).await;
+                    let body = match &mut turn {
+                        None => body,
+                        Some(turn) => turn.body(template, index),
+                    };
+                    let request = self.kit.head.with(Some((&self.kit.id_prefix, index)), &body);
+                    drop(body);
                     exchange(
                         &self.pool,
                         &request,
@@ -367,8 +463,14 @@ impl Lane {
             }
             trace.tell(&mut response);
         }
+        let reply = response.take_reply();
         let record = response.into_record();
         let outcome = record.outcome;
+        if let Some(mut turn) = turn
+            && outcome == Outcome::Completed
+        {
+            turn.completed(&reply);
+        }
         self.keep(record);
         (outcome, leftover)
     }
@@ -391,11 +493,16 @@ impl Lane {
         }
         // Never closed, and in the order of asking.
         let permit = permits.acquire().await.ok();
+        self.admitted_now(intended_ns, response);
+        permit
+    }
+
+    /// It waited until now: that is no skew of the client, unless it was not due before.
+    fn admitted_now(&self, intended_ns: i64, response: &mut Response) {
         let now = self.shared.clock.now();
         if now > intended_ns {
             response.admitted(now);
         }
-        permit
     }
 
     fn keep(&self, record: RequestRecord) {
@@ -407,6 +514,8 @@ impl Lane {
     }
 
     fn ship_records(&self) {
+        // First, so that a request whose record is kept has all its gaps kept.
+        self.gaps.borrow_mut().hand_over();
         let records = std::mem::take(&mut *self.held.borrow_mut());
         if records.is_empty() {
             return;
@@ -426,7 +535,7 @@ impl Lane {
     }
 
     fn ship_gaps(&self) {
-        let gaps = std::mem::take(&mut *self.gaps.borrow_mut());
+        let gaps = std::mem::take(&mut self.gaps.borrow_mut().histograms);
         if !gaps.buckets.is_empty() {
             self.send(ToWriter::Gaps(gaps));
         }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 use blackstart_record::{
-    CensorKind, ErrorClass, GapHistograms, RecordError, RequestJournalWriter, RequestRecord,
+    CensorKind, ErrorClass, Gap, GapHistograms, RecordError, RequestJournalWriter, RequestRecord,
     SealSummary, seal_journal,
 };
 
 use blackstart_plan::MAX_SCHEDULED_REQUESTS;
 
 use crate::outcome::{BodyEnd, Expectation, Response};
-use crate::pacing::Share;
+use crate::pacing::State;
 use crate::shared::Shared;
 
 /// Messages that may wait for the disk, from all load threads together.
@@ -23,6 +23,8 @@ pub(crate) enum ToWriter {
     Records(Vec<RequestRecord>),
     /// Gaps since the last message.
     Gaps(GapHistograms),
+    /// Single gaps, where every one is kept.
+    EveryGap(Vec<Gap>),
 }
 
 /// What was written.
@@ -44,7 +46,7 @@ pub(crate) fn write(
     shared: &Shared,
     dir: &Path,
 ) -> Result<Written, RecordError> {
-    let mut ledger = Ledger::new(shared.pacing.share());
+    let mut ledger = Ledger::new(&shared.pacing);
     let mut failure = None;
     while let Ok(message) = queue.recv() {
         // After a failure the queue is still emptied, so that no load thread waits for ever.
@@ -69,17 +71,17 @@ pub(crate) fn write(
 }
 
 /// Which requests are written.
-struct Ledger {
-    share: Share,
+struct Ledger<'a> {
+    pacing: &'a State,
     /// One bit for each place in the share; grows with a closed loop.
     written: Vec<u64>,
     duplicates: u64,
 }
 
-impl Ledger {
-    fn new(share: Share) -> Self {
+impl<'a> Ledger<'a> {
+    fn new(pacing: &'a State) -> Self {
         Self {
-            share,
+            pacing,
             written: Vec::new(),
             duplicates: 0,
         }
@@ -105,13 +107,14 @@ impl Ledger {
                     journal.append_gaps(*bucket, histogram)?;
                 }
             }
+            ToWriter::EveryGap(gaps) => journal.append_every_gap(&gaps)?,
         }
         journal.flush()
     }
 
     /// Marks an index; false if it was marked already, or is not of the share.
     fn mark(&mut self, index: u64) -> bool {
-        let Some(position) = self.share.position(index) else {
+        let Some(position) = self.pacing.position(index) else {
             return false;
         };
         let place = (position / 64) as usize;
@@ -136,13 +139,16 @@ impl Ledger {
         shared: &Shared,
     ) -> Result<u64, RecordError> {
         let mut filled_in = 0;
-        for (position, intended_ns) in (0..).zip(shared.pacing.schedule().iter().copied()) {
-            let index = self.share.index(position);
+        for (position, intended_ns) in (0..).zip(self.pacing.schedule().iter().copied()) {
+            let index = self.pacing.index(position);
             if !self.mark(index) {
                 continue;
             }
             let expect = Expectation::until(i64::MAX);
             let mut response = Response::new(index, intended_ns, expect);
+            if let Some(turn) = self.pacing.turn(position) {
+                response.in_conversation(turn.conversation, turn.turn);
+            }
             match shared.cancelled() {
                 Some(at_ns) => response.censor(at_ns, CensorKind::RunEnd),
                 None => response.end(

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use blackstart_load::delta::{self, Parsed};
+use blackstart_load::gaps::GapSink;
 use blackstart_load::outcome::{BodyEnd, Expectation, Response};
 use blackstart_load::sse::SseDecoder;
 use blackstart_record::{ErrorClass, FinishReason, GapHistograms, Outcome, RequestRecord};
@@ -59,7 +60,7 @@ fn cases() -> Vec<Case> {
 fn play(case: &Case, parts: &[&[u8]]) -> (RequestRecord, GapHistograms) {
     let expect = Expectation::until(i64::MAX);
     let mut response = Response::new(0, 0, expect);
-    let mut gaps = GapHistograms::default();
+    let mut gaps = GapSink::default();
     let content_type = if case.file.contains("html") {
         "text/html"
     } else {
@@ -72,7 +73,7 @@ fn play(case: &Case, parts: &[&[u8]]) -> (RequestRecord, GapHistograms) {
         response.body(at, read, part, &mut gaps);
     }
     response.end(at + 1, BodyEnd::Clean);
-    (response.into_record(), gaps)
+    (response.into_record(), gaps.histograms)
 }
 
 /// Offsets just behind each event, found by looking for blank lines: independent of the decoder.

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use blackstart_load::Secret;
+use blackstart_load::gaps::GapSink;
 use blackstart_load::outcome::{BodyEnd, Expectation, MAX_SAMPLE_BYTES, Response};
-use blackstart_record::{
-    CensorKind, ErrorClass, FinishReason, GapHistograms, Outcome, RequestRecord,
-};
+use blackstart_record::{CensorKind, ErrorClass, FinishReason, Outcome, RequestRecord};
 
 const DEADLINE: i64 = 1_000;
 
@@ -33,7 +32,7 @@ fn expecting(exact_tokens: Option<u32>) -> Response {
 
 fn feed(response: &mut Response, at_ns: i64, event: &str) {
     let text = format!("data: {event}\n\n");
-    let mut gaps = GapHistograms::default();
+    let mut gaps = GapSink::default();
     response.body(at_ns, at_ns.unsigned_abs(), text.as_bytes(), &mut gaps);
 }
 
@@ -221,7 +220,7 @@ fn rubbish_inside_the_stream() {
         assert!(record.error_text.is_some());
     }
     let mut r = response();
-    let mut gaps = GapHistograms::default();
+    let mut gaps = GapSink::default();
     r.body(30, 1, &vec![b'x'; (1 << 20) + 1], &mut gaps);
     assert_eq!(errored(&r.into_record()).0, ErrorClass::MalformedStream);
 }
@@ -229,7 +228,7 @@ fn rubbish_inside_the_stream() {
 #[test]
 fn an_event_named_error_is_an_error_whatever_its_data() {
     let mut r = response();
-    let mut gaps = GapHistograms::default();
+    let mut gaps = GapSink::default();
     r.body(30, 1, b"event: error\ndata: upstream gone\n\n", &mut gaps);
     let record = r.into_record();
     assert_eq!(errored(&record), (ErrorClass::InStreamError, 30));
@@ -242,7 +241,7 @@ fn answer(status: u16, content_type: Option<&str>, body: &[u8]) -> RequestRecord
         ..Expectation::until(DEADLINE)
     };
     let mut r = Response::new(0, 0, expect);
-    let mut gaps = GapHistograms::default();
+    let mut gaps = GapSink::default();
     r.head(10, status, content_type, None);
     r.body(20, 1, body, &mut gaps);
     r.end(30, BodyEnd::Clean);

@@ -9,17 +9,18 @@ mod gates;
 mod load_spec;
 mod method;
 mod phases;
+mod share;
 
 pub use arrivals::{
-    Arrivals, ArrivalsError, MAX_BURSTINESS, MAX_RATE_SEGMENTS, MAX_SCHEDULED_REQUESTS,
-    MIN_BURSTINESS, RateProfile, RateSegment, Schedule,
+    Arrivals, ArrivalsError, ConversationSchedule, Conversations, DEFAULT_THINK_TIME,
+    MAX_BURSTINESS, MAX_RATE_SEGMENTS, MAX_SCHEDULED_REQUESTS, MAX_THINK_NS, MAX_TURNS,
+    MIN_BURSTINESS, RateProfile, RateSegment, Schedule, ThinkTime, Turn, conversation_schedule,
 };
 pub use gates::{GateLimit, SHARE_BAND_REPLICAS, Side, gate_limits, method_limits};
-pub use load_spec::{
-    LOAD_SPEC_SCHEMA_VERSION, LoadSpec, Pace, PromptSpec, ShareSpec, TlsSpec, schedule,
-};
+pub use load_spec::{LOAD_SPEC_SCHEMA_VERSION, LoadSpec, Pace, PromptSpec, TlsSpec, schedule};
 pub use method::{Method, RecoveryRule, SensitivityGrid, SloSweep, SloThresholds, Threshold};
 pub use phases::{PhaseName, Phases};
+pub use share::Share;
 
 use std::collections::BTreeMap;
 

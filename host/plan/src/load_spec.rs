@@ -1,8 +1,11 @@
 //! A plain load: no fault, no phases. What `blackstart load` will do, before it does it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Arrivals, ArrivalsError, LoadPlan, RateProfile, Schedule, SloThresholds};
+use crate::{
+    Arrivals, ArrivalsError, Conversations, LoadPlan, RateProfile, Schedule, Share, SloThresholds,
+};
 
 /// Version of `load.json`.
 pub const LOAD_SPEC_SCHEMA_VERSION: u32 = 2;
@@ -27,14 +30,21 @@ pub struct LoadSpec {
     pub schedule_sha256: Option<String>,
     /// What the requests ask.
     pub prompts: PromptSpec,
+    /// The conversations that the arrivals begin; `None` where every request stands alone. The rates of
+    /// an open loop are then those of conversations.
+    #[serde(default)]
+    pub conversations: Option<Conversations>,
     /// Which part of the schedule this is.
-    pub share: ShareSpec,
+    pub share: Share,
     /// Whom an `https://` address is believed; absent with `http://`.
     pub tls: Option<TlsSpec>,
+    /// Whether every gap between content events is kept, besides their histograms.
+    #[serde(default)]
+    pub every_gap: bool,
 }
 
 /// How a load verified its server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSpec {
     /// Whether nothing was verified: the answers may be anyone's.
@@ -64,16 +74,6 @@ pub enum PromptSpec {
         /// Its requests.
         requests: u64,
     },
-}
-
-/// One of several equal parts of a schedule: every `of`th request from the `number`th on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShareSpec {
-    /// From 0.
-    pub number: u32,
-    /// How many parts there are.
-    pub of: u32,
 }
 
 /// What releases the requests of a load.
@@ -130,9 +130,6 @@ pub fn schedule(
     seed: u64,
 ) -> Result<Schedule, ArrivalsError> {
     let mut schedule = arrivals.schedule_profile(profile, seed)?;
-    if let Some(requests) = requests {
-        let most = usize::try_from(requests).unwrap_or(usize::MAX);
-        schedule.intended_ns.truncate(most);
-    }
+    schedule.truncate(requests);
     Ok(schedule)
 }

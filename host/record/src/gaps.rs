@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::io::merge;
 
@@ -21,6 +22,22 @@ pub const MAX_GAP_US: u64 = 1 << 36;
 /// without loss, since the figures are the same.
 pub fn pinned_histogram() -> Histogram<u64> {
     Histogram::new(SIGNIFICANT_FIGURES).expect("3 figures are within the library's 0 to 5")
+}
+
+/// One gap between two content events of one choice of a request: a row of `gaps.parquet`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The request's place in the schedule.
+    pub index: u64,
+    /// Number, among the request's content events, of the one that ends the gap. The first token is
+    /// event 0 and ends none.
+    pub chunk: u32,
+    /// The choice that both events belong to; 0 unless the server sends several.
+    pub choice: u32,
+    /// When the gap ended, in run time.
+    pub at_ns: i64,
+    /// Its length in nanoseconds.
+    pub gap_ns: i64,
 }
 
 /// Histograms of gaps in microseconds, by bucket index (`intended_ns / GAP_BUCKET_NS`).

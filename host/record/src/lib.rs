@@ -23,15 +23,18 @@ pub use event::{
     ProofVerdict, ReplicaStep,
 };
 pub use finding::{Finding, GateSeverity, GateVerdict};
-pub use gaps::{GAP_BUCKET_NS, GapHistograms, MAX_GAP_US, SIGNIFICANT_FIGURES, pinned_histogram};
+pub use gaps::{
+    GAP_BUCKET_NS, Gap, GapHistograms, MAX_GAP_US, SIGNIFICANT_FIGURES, pinned_histogram,
+};
 pub use io::{
-    ArtifactMismatch, EventLog, EventWriter, GapLogWriter, JournalEntry, MAX_ARTIFACTS,
-    MAX_EVENT_LINE_BYTES, MAX_EVENTS, MAX_FRAME_BYTES, MAX_GAP_BUCKETS, MAX_JSON_BYTES,
-    MAX_METRIC_ROWS, ManifestHead, PART_SUFFIX, REQUESTS_SCHEMA, RequestJournalReader,
-    RequestJournalWriter, RequestParquetWriter, RunFiles, SealSummary, for_each_request,
-    open_regular, read_events, read_gaps, read_json, read_metrics_parquet, read_recorded,
-    read_requests_parquet, read_run, read_run_noting, replace_files, seal_journal, sha256_file,
-    write_atomic, write_gaps, write_json_atomic, write_metrics_parquet, write_requests_parquet,
+    ArtifactMismatch, EventLog, EventWriter, GAPS_SCHEMA, GapLogWriter, GapParquetWriter,
+    JournalEntry, MAX_ARTIFACTS, MAX_EVENT_LINE_BYTES, MAX_EVENTS, MAX_FRAME_BYTES, MAX_FRAME_GAPS,
+    MAX_GAP_BUCKETS, MAX_JSON_BYTES, MAX_METRIC_ROWS, ManifestHead, PART_SUFFIX, REQUESTS_SCHEMA,
+    RequestJournalReader, RequestJournalWriter, RequestParquetWriter, RunFiles, SealSummary,
+    for_each_gap, for_each_request, open_regular, read_events, read_gaps, read_json,
+    read_metrics_parquet, read_recorded, read_requests_parquet, read_run, read_run_noting,
+    replace_files, seal_journal, sha256_file, write_atomic, write_gaps, write_json_atomic,
+    write_metrics_parquet, write_requests_parquet,
 };
 pub use manifest::{ArtifactEntry, MANIFEST_SCHEMA_VERSION, Manifest};
 pub use metrics::{MetricSample, MetricTable};

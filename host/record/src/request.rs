@@ -9,8 +9,8 @@ pub struct RequestRecord {
     pub index: u64,
     /// Planned send time. Latencies count from here.
     pub intended_ns: i64,
-    /// When the concurrency cap admitted it, if it had to wait for that; `None` = at its intended
-    /// time. The wait counts in its latencies, and is no skew of the client.
+    /// When the concurrency cap admitted it or the earlier turns of its conversation had ended, if it
+    /// had to wait for that; `None` = at its intended time. The wait counts in its latencies, and is no skew of the client.
     pub admitted_ns: Option<i64>,
     /// Start of the connect that this request waited for beyond its intended time; `None` = it had
     /// its connection in time.
@@ -69,6 +69,10 @@ pub struct RequestRecord {
     /// Of all reads since the request was sent, the longest time between the kernel's stamp and this
     /// client's: how long bytes that had arrived waited to be read.
     pub read_lag_max_ns: Option<i64>,
+    /// The conversation that it belongs to, from 0 in the order in which they begin; `None` = none.
+    pub conversation: Option<u32>,
+    /// Which turn of it, from 0.
+    pub turn: Option<u32>,
 }
 
 impl RequestRecord {

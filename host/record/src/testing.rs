@@ -1,6 +1,18 @@
 //! Records for this crate's tests.
 
-use crate::{CensorKind, ErrorClass, FinishReason, Outcome, RequestRecord};
+use crate::{CensorKind, ErrorClass, FinishReason, Gap, Outcome, RequestRecord};
+
+/// A gap whose fields all depend on its number.
+pub(crate) fn gap(number: u64) -> Gap {
+    let i = i64::try_from(number).unwrap();
+    Gap {
+        index: number / 7,
+        chunk: (number % 7) as u32 + 1,
+        choice: (number % 2) as u32,
+        at_ns: i * 1_000_003 - 5,
+        gap_ns: i * 1_007,
+    }
+}
 
 /// A record whose fields all depend on the index, with every kind of absence and every enumeration.
 pub(crate) fn record(index: u64) -> RequestRecord {
@@ -44,5 +56,7 @@ pub(crate) fn record(index: u64) -> RequestRecord {
         first_token_kernel_ns: some(4, i + 2),
         ended_kernel_ns: some(5, i * 1_000_003 + 4),
         read_lag_max_ns: some(3, i * 7),
+        conversation: some(4, 0).map(|_| (index / 3) as u32),
+        turn: some(4, 0).map(|_| (index % 3) as u32),
     }
 }

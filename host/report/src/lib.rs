@@ -7,6 +7,7 @@ mod caveats;
 mod gate_figures;
 mod html;
 mod json;
+mod load;
 
 pub use gate_figures::{LimitRow, gate_figures};
 pub use html::{HtmlError, render_html};
@@ -14,3 +15,4 @@ pub use json::{
     CampaignPart, CampaignReport, GateRow, GateTable, Provenance, REPORT_SCHEMA_VERSION,
     ReportInput, RunInput, RunPart, RunReport, campaign_report, report_schema, run_report,
 };
+pub use load::{LoadReport, load_schema};

@@ -165,6 +165,8 @@ pub fn request(index: u64, intended_ns: i64) -> RequestRecord {
         first_token_kernel_ns: None,
         ended_kernel_ns: None,
         read_lag_max_ns: None,
+        conversation: None,
+        turn: None,
     }
 }
 

@@ -134,6 +134,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
         // A campaign file cannot ask for https.
         tls: None,
         good: plan.method.slo,
+        every_gap: false,
     })
     .map_err(Failure::internal)?;
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use blackstart_clock::NS_PER_MS;
-use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, ShareSpec};
+use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, Share};
 use blackstart_record::{
-    Event, EventKind, EventWriter, GapHistograms, RequestParquetWriter, RequestRecord, RunFiles,
-    for_each_request, read_events, read_gaps, write_gaps, write_json_atomic,
+    Event, EventKind, EventWriter, GapHistograms, GapParquetWriter, RequestParquetWriter,
+    RequestRecord, RunFiles, for_each_gap, for_each_request, read_events, read_gaps, write_gaps,
+    write_json_atomic,
 };
 use clap::Args;
 
@@ -61,9 +62,12 @@ pub fn run(args: MergeArgs) -> Outcome {
         gaps.add(own);
     }
     write_gaps(&files.gaps(), &gaps).map_err(Failure::internal)?;
+    if parts[0].spec.every_gap {
+        join_every_gap(&parts, &files)?;
+    }
     join_events(&parts, &files, total)?;
     let spec = LoadSpec {
-        share: ShareSpec { number: 0, of: 1 },
+        share: Share::WHOLE,
         ..parts[0].spec.clone()
     };
     write_json_atomic(&args.out.join(load::SPEC_FILE), &spec).map_err(Failure::internal)?;
@@ -159,7 +163,12 @@ fn join_requests(parts: &[Part], files: &RunFiles) -> Result<u64, Failure> {
         let mut problem = None;
         let mut add = |r: &RequestRecord| {
             let index = usize::try_from(r.index).unwrap_or(usize::MAX);
-            if r.index % u64::from(share.of) != u64::from(share.number)
+            // A part has whole conversations, where there are any.
+            let place = match part.spec.conversations {
+                Some(_) => r.conversation.map(u64::from),
+                None => Some(r.index),
+            };
+            if place.and_then(|place| share.position(place)).is_none()
                 || index >= MAX_SCHEDULED_REQUESTS
             {
                 problem.get_or_insert(wrong(format!(
@@ -206,6 +215,22 @@ fn join_requests(parts: &[Part], files: &RunFiles) -> Result<u64, Failure> {
     }
     writer.finish().map_err(Failure::internal)?;
     Ok(schedule.intended_ns.len() as u64)
+}
+
+/// Writes the single gaps of all parts, one part after the other.
+fn join_every_gap(parts: &[Part], files: &RunFiles) -> Result<(), Failure> {
+    let mut writer = GapParquetWriter::create(&files.every_gap()).map_err(Failure::internal)?;
+    for part in parts {
+        let mut written = Ok(());
+        for_each_gap(&RunFiles::new(&part.dir).every_gap(), |rows| {
+            if written.is_ok() {
+                written = writer.extend(&rows);
+            }
+        })
+        .and(written)
+        .map_err(Failure::internal)?;
+    }
+    writer.finish().map_err(Failure::internal)
 }
 
 fn join_events(parts: &[Part], files: &RunFiles, total: u64) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Data sets: one request a line, as JSON.
 
+use blackstart_plan::MAX_TURNS;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -35,19 +36,32 @@ pub(crate) struct Line {
 pub(crate) enum Content {
     Prompt(String),
     Messages(Value),
+    /// What the user says in each turn of a conversation.
+    Turns(Vec<String>),
+}
+
+impl Line {
+    fn turns(&self) -> u32 {
+        match &self.content {
+            // Bounded when it was read.
+            Content::Turns(turns) => turns.len() as u32,
+            Content::Prompt(_) | Content::Messages(_) => 1,
+        }
+    }
 }
 
 #[derive(Deserialize)]
 struct Written {
     prompt: Option<String>,
     messages: Option<Value>,
+    turns: Option<Vec<String>>,
     max_tokens: Option<u32>,
     timestamp: Option<f64>,
 }
 
 impl DataSet {
-    /// Reads JSON lines: each an object with `prompt` (a text) or `messages` (as in the chat API), and
-    /// optionally `max_tokens` and `timestamp` (seconds, ascending). Other keys are left alone, empty
+    /// Reads JSON lines: each an object with `prompt` (a text), `messages` (as in the chat API) or
+    /// `turns` (a list of texts: what the user says, one after the other), and optionally `max_tokens` and `timestamp` (seconds, ascending). Other keys are left alone, empty
     /// lines are skipped.
     ///
     /// # Errors
@@ -73,14 +87,23 @@ impl DataSet {
             }
             let written: Written = serde_json::from_slice(text).map_err(|e| {
                 at(format!(
-                    "{e}; write one object a line, with `prompt` or `messages`"
+                    "{e}; write one object a line, with `prompt`, `messages` or `turns`"
                 ))
             })?;
-            let content = match (written.prompt, written.messages) {
-                (Some(prompt), None) => Content::Prompt(prompt),
-                (None, Some(messages)) if messages.is_array() => Content::Messages(messages),
-                (None, Some(_)) => return Err(at("`messages` is no list".to_owned())),
-                _ => return Err(at("give either `prompt` or `messages`".to_owned())),
+            let content = match (written.prompt, written.messages, written.turns) {
+                (Some(prompt), None, None) => Content::Prompt(prompt),
+                (None, Some(messages), None) if messages.is_array() => Content::Messages(messages),
+                (None, Some(_), None) => return Err(at("`messages` is no list".to_owned())),
+                (None, None, Some(turns)) if (1..=MAX_TURNS as usize).contains(&turns.len()) => {
+                    Content::Turns(turns)
+                }
+                (None, None, Some(turns)) => {
+                    let turns = turns.len();
+                    return Err(at(format!("{turns} turns; write 1 to {MAX_TURNS}")));
+                }
+                _ => {
+                    return Err(at("give either `prompt`, `messages` or `turns`".to_owned()));
+                }
             };
             lines.push(Line {
                 content,
@@ -115,6 +138,21 @@ impl DataSet {
         self.lines.len()
     }
 
+    /// Most turns that a line has; `None` unless some line has `turns`.
+    pub fn most_turns(&self) -> Option<u32> {
+        let turns = |line: &Line| match &line.content {
+            Content::Turns(_) => Some(line.turns()),
+            Content::Prompt(_) | Content::Messages(_) => None,
+        };
+        self.lines.iter().filter_map(turns).max()
+    }
+
+    /// Turns of the line that a conversation takes, counted from 0.
+    pub fn turns(&self, conversation: u32) -> u32 {
+        // A data set is never empty.
+        self.lines[conversation as usize % self.lines.len()].turns()
+    }
+
     /// When each request was sent, from the first one, in nanoseconds; `None` unless every line says
     /// it.
     pub fn timestamps_ns(&self) -> Option<&[i64]> {
@@ -144,7 +182,10 @@ mod tests {
         assert_eq!(set.lines[1].max_tokens, Some(3));
         let half =
             DataSet::parse(b"{\"prompt\":\"a\",\"timestamp\":1}\n{\"prompt\":\"b\"}").unwrap();
-        assert_eq!(half.timestamps_ns(), None);
+        assert_eq!((half.timestamps_ns(), half.most_turns()), (None, None));
+        let talk = DataSet::parse(b"{\"turns\":[\"a\",\"b\"]}\n{\"prompt\":\"c\"}\n").unwrap();
+        assert_eq!(talk.most_turns(), Some(2));
+        assert_eq!([0, 1, 2].map(|c| talk.turns(c)), [2, 1, 2]);
     }
 
     #[test]
@@ -155,6 +196,9 @@ mod tests {
             ("{}", "line 1: give either"),
             ("{\"prompt\":\"a\",\"messages\":[]}", "give either"),
             ("{\"messages\":{}}", "no list"),
+            ("{\"turns\":[]}", "0 turns"),
+            ("{\"turns\":\"a\"}", "line 1: "),
+            ("{\"turns\":[\"a\"],\"prompt\":\"a\"}", "give either"),
             (
                 "{\"prompt\":\"a\",\"timestamp\":2}\n{\"prompt\":\"a\",\"timestamp\":1}",
                 "line 2: timestamp 1",

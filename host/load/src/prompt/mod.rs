@@ -2,7 +2,7 @@
 
 mod data_set;
 
-use blackstart_plan::{Endpoint, LoadPlan};
+use blackstart_plan::{Endpoint, LoadPlan, MAX_TURNS, Turn};
 use bytes::Bytes;
 
 use crate::LoadError;
@@ -57,12 +57,51 @@ pub(crate) enum BodyTemplate {
     Unique {
         before: Vec<u8>,
         after: Vec<u8>,
+        /// The same for a turn of a conversation.
+        message: TurnMessage,
         seed: u64,
         exact_tokens: Option<u32>,
     },
     /// Bodies that are ready, with the tokens that a completion must have.
     Ready(Vec<(Bytes, Option<u32>)>),
+    /// Conversations of a data set.
+    Conversations {
+        /// The body up to the messages.
+        before: Vec<u8>,
+        lines: Vec<ConversationLine>,
+    },
 }
+
+/// Parts of a synthetic turn of a conversation, besides its unique words.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnMessage {
+    /// The body up to the messages.
+    body: Vec<u8>,
+    /// What the message of a first turn begins with, and that of a later one: only the first has the
+    /// shared words, which the later ones then have before them too.
+    first: Vec<u8>,
+    later: Vec<u8>,
+    /// How any of them ends.
+    end: Vec<u8>,
+    /// Behind the messages.
+    options: Vec<u8>,
+}
+
+/// A conversation of a data set.
+#[derive(Debug, Clone)]
+pub(crate) struct ConversationLine {
+    /// What is said in each turn: messages as JSON, separated by commas.
+    said: Vec<Vec<u8>>,
+    /// Behind the messages.
+    options: Vec<u8>,
+    exact_tokens: Option<u32>,
+}
+
+/// How a list of messages opens in a body, and how it closes.
+const MESSAGES: &str = r#""messages":["#;
+const MESSAGES_END: &str = "]";
+const USER: &str = r#"{"role":"user","content":""#;
+const USER_END: &str = r#""}"#;
 
 impl BodyTemplate {
     /// The template of a load.
@@ -81,6 +120,13 @@ impl BodyTemplate {
             Self::Unique {
                 before: format!(r#"{{"model":{model},{open}{shared}"#).into_bytes(),
                 after: format!("{rest}{close}{options}}}").into_bytes(),
+                message: TurnMessage {
+                    body: format!(r#"{{"model":{model},{MESSAGES}"#).into_bytes(),
+                    first: format!("{USER}{shared}").into_bytes(),
+                    later: USER.into(),
+                    end: format!("{rest}{USER_END}").into_bytes(),
+                    options: format!("{MESSAGES_END}{options}}}").into_bytes(),
+                },
                 seed,
                 exact_tokens: exact_tokens(plan, plan.max_tokens),
             }
@@ -116,6 +162,22 @@ impl BodyTemplate {
                 let quoted = serde_json::Value::from(text.as_str()).to_string();
                 Ok(unique("", &format!("\\n{}", &quoted[1..quoted.len() - 1])))
             }
+            Prompts::DataSet(set) if set.most_turns().is_some() => {
+                if plan.endpoint != Endpoint::Chat {
+                    return Err(LoadError::Plan {
+                        what: "the completions API knows no turns; use the chat API".to_owned(),
+                    });
+                }
+                let model = serde_json::Value::from(plan.model.as_str());
+                Ok(Self::Conversations {
+                    before: format!(r#"{{"model":{model},{MESSAGES}"#).into_bytes(),
+                    lines: set
+                        .lines
+                        .iter()
+                        .map(|line| conversation_line(plan, line))
+                        .collect(),
+                })
+            }
             Prompts::DataSet(set) => {
                 let body = |(number, line): (usize, &data_set::Line)| {
                     let max_tokens = line.max_tokens.unwrap_or(plan.max_tokens);
@@ -131,7 +193,8 @@ impl BodyTemplate {
                             let text = serde_json::Value::from(text.as_str());
                             format!(r#""prompt":{text}"#)
                         }
-                        (Endpoint::Completions, Content::Messages(_)) => {
+                        // A data set with turns is one of conversations, above.
+                        (_, Content::Turns(_)) | (Endpoint::Completions, Content::Messages(_)) => {
                             return Err(LoadError::Plan {
                                 what: format!(
                                     "request {} of the data set has `messages`, which the \
@@ -160,6 +223,7 @@ impl BodyTemplate {
                 after,
                 seed,
                 exact_tokens,
+                ..
             } => {
                 let unique = (UNIQUE_WORDS * (SYLLABLES_PER_WORD * 2 + 1)) as usize;
                 let mut body = Vec::with_capacity(before.len() + unique + after.len());
@@ -170,7 +234,103 @@ impl BodyTemplate {
             }
             // A data set is never empty.
             Self::Ready(bodies) => bodies[(index % bodies.len() as u64) as usize].clone(),
+            Self::Conversations { .. } => {
+                // Without a schedule of conversations each request begins one.
+                let turn = Turn {
+                    conversation: index as u32,
+                    turn: 0,
+                    of: 1,
+                };
+                let body = self.conversation(turn, &[], &self.said_by_user(index, turn));
+                (body, self.exact_tokens(turn.conversation))
+            }
         }
+    }
+
+    /// The tokens that the completions of a conversation must have, if that is fixed.
+    pub(crate) fn exact_tokens(&self, conversation: u32) -> Option<u32> {
+        match self {
+            Self::Unique { exact_tokens, .. } => *exact_tokens,
+            Self::Ready(bodies) => bodies[conversation as usize % bodies.len()].1,
+            Self::Conversations { lines, .. } => line_of(lines, conversation).exact_tokens,
+        }
+    }
+
+    /// Turns that a conversation has, as far as its texts say.
+    pub(crate) fn turns(&self, conversation: u32) -> u32 {
+        match self {
+            Self::Unique { .. } => MAX_TURNS,
+            Self::Ready(_) => 1,
+            // Bounded when it was read.
+            Self::Conversations { lines, .. } => line_of(lines, conversation).said.len() as u32,
+        }
+    }
+
+    /// What the user says in a turn: messages as JSON, separated by commas.
+    pub(crate) fn said_by_user(&self, index: u64, turn: Turn) -> Vec<u8> {
+        match self {
+            Self::Unique { message, seed, .. } => {
+                let begin = if turn.turn == 0 {
+                    &message.first
+                } else {
+                    &message.later
+                };
+                let mut said = begin.clone();
+                push_unique_words(&mut said, identity(*seed, index));
+                said.extend_from_slice(&message.end);
+                said
+            }
+            Self::Conversations { lines, .. } => {
+                let said = &line_of(lines, turn.conversation).said;
+                said.get(turn.turn as usize).cloned().unwrap_or_default()
+            }
+            // Single requests, which have no turns: refused before the start.
+            Self::Ready(_) => Vec::new(),
+        }
+    }
+
+    /// The body of a turn: what was said before, and what the user says now.
+    pub(crate) fn conversation(&self, turn: Turn, history: &[u8], now: &[u8]) -> Bytes {
+        let (before, options): (&[u8], &[u8]) = match self {
+            Self::Unique { message, .. } => (&message.body, &message.options),
+            Self::Conversations { before, lines } => {
+                (before, &line_of(lines, turn.conversation).options)
+            }
+            Self::Ready(_) => (&[], &[]),
+        };
+        let comma: &[u8] = if history.is_empty() { b"" } else { b"," };
+        Bytes::from([before, history, comma, now, options].concat())
+    }
+
+    /// Whether requests can be turns of conversations.
+    pub(crate) fn has_turns(&self, plan: &LoadPlan) -> bool {
+        plan.endpoint == Endpoint::Chat && !matches!(self, Self::Ready(_))
+    }
+}
+
+/// The line of a conversation; a data set is never empty.
+fn line_of(lines: &[ConversationLine], conversation: u32) -> &ConversationLine {
+    &lines[conversation as usize % lines.len()]
+}
+
+fn conversation_line(plan: &LoadPlan, line: &data_set::Line) -> ConversationLine {
+    let user = |text: &str| {
+        let text = serde_json::Value::from(text);
+        format!(r#"{{"role":"user","content":{text}}}"#).into_bytes()
+    };
+    let max_tokens = line.max_tokens.unwrap_or(plan.max_tokens);
+    ConversationLine {
+        said: match &line.content {
+            Content::Prompt(text) => vec![user(text)],
+            Content::Turns(texts) => texts.iter().map(|text| user(text)).collect(),
+            Content::Messages(messages) => {
+                let list = messages.to_string();
+                // A list, as was checked when it was read; without its brackets.
+                vec![list.as_bytes()[1..list.len() - 1].to_vec()]
+            }
+        },
+        options: format!("{MESSAGES_END}{}}}", options(plan, max_tokens)).into_bytes(),
+        exact_tokens: exact_tokens(plan, max_tokens),
     }
 }
 
@@ -342,5 +502,81 @@ pub(crate) mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("request 2"), "{error}");
+    }
+
+    fn turn_body(
+        template: &BodyTemplate,
+        index: u64,
+        turn: Turn,
+        history: &str,
+    ) -> serde_json::Value {
+        let said = template.said_by_user(index, turn);
+        let body = template.conversation(turn, history.as_bytes(), &said);
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    #[test]
+    fn turns_carry_the_history_and_only_the_first_says_the_shared_words() {
+        let plan = plan("");
+        let prompts = Prompts::Synthetic { shared_words: 10 };
+        let template = BodyTemplate::new(&plan, &prompts, 3).unwrap();
+        let turn = |turn| Turn {
+            conversation: 4,
+            turn,
+            of: 2,
+        };
+        // A first turn is what a single request is.
+        let first = turn_body(&template, 7, turn(0), "");
+        let single: serde_json::Value = serde_json::from_slice(&template.body(7).0).unwrap();
+        assert_eq!(first, single);
+        let history = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
+        let second = turn_body(&template, 9, turn(1), history);
+        assert_eq!(second["messages"][1]["content"], "b");
+        let text = second["messages"][2]["content"].as_str().unwrap();
+        assert_eq!(text.split(' ').count(), 10);
+        assert_eq!(second["max_tokens"], first["max_tokens"]);
+    }
+
+    #[test]
+    fn conversations_of_a_data_set() {
+        let set = DataSet::parse(
+            br#"{"turns":["one","two \"x\""],"max_tokens":2}
+               {"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"}]}
+               {"messages":[]}
+               {"prompt":"p"}"#,
+        )
+        .unwrap();
+        let template = BodyTemplate::new(&plan(""), &Prompts::DataSet(set.clone()), 3).unwrap();
+        let turn = |conversation, turn| Turn {
+            conversation,
+            turn,
+            of: 2,
+        };
+        let body = turn_body(
+            &template,
+            0,
+            turn(4, 1),
+            r#"{"role":"user","content":"one"}"#,
+        );
+        assert_eq!(body["messages"][0]["content"], "one");
+        assert_eq!(body["messages"][1]["content"], "two \"x\"");
+        assert_eq!(body["max_tokens"], 2);
+        assert_eq!(template.exact_tokens(4), Some(2));
+        let body = turn_body(&template, 0, turn(1, 0), "");
+        assert_eq!(body["messages"][0]["role"], "system");
+        assert_eq!(body["messages"][1]["content"], "u");
+        assert_eq!(template.turns(0), 2);
+        assert_eq!(template.turns(7), 1);
+        assert_eq!(
+            turn_body(&template, 0, turn(2, 0), "")["messages"]
+                .as_array()
+                .unwrap()
+                .len(),
+            0
+        );
+        let mut completions = plan("");
+        completions.endpoint = Endpoint::Completions;
+        let error = BodyTemplate::new(&completions, &Prompts::DataSet(set), 3).unwrap_err();
+        assert!(error.to_string().contains("use the chat API"), "{error}");
     }
 }

@@ -4,6 +4,7 @@
 // Helpers of tests may fail by panic as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod conversation;
 mod pacing;
 mod receive;
 mod support;

@@ -1,13 +1,16 @@
 //! Caps, closed loops, shares, and the kinds of censoring, against a scripted server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::*;
-use blackstart_load::{ClosedLoop, LoadRun, OpenLoop, Pacing, Share, start};
-use blackstart_plan::Schedule;
-use blackstart_record::{CensorKind, Outcome, RunRecords, read_run};
+use blackstart_load::{ClosedLoop, LoadRun, OpenLoop, Pacing, start};
+use blackstart_plan::{Schedule, Share};
+use blackstart_record::{
+    CensorKind, Gap, GapHistograms, Outcome, RunFiles, RunRecords, for_each_gap, read_run,
+};
 
 /// A server that counts the requests under way and takes a while for each.
 fn counting(each: Duration) -> (Server, Arc<AtomicUsize>) {
@@ -44,6 +47,7 @@ fn closed(concurrency: u32, requests: u64, end_ms: i64) -> Pacing {
         concurrency,
         requests,
         end_ns: end_ms * MS,
+        turns: None,
     })
 }
 
@@ -57,6 +61,7 @@ fn a_cap_holds_and_its_wait_counts_in_latencies_and_not_in_skew() {
             schedule: every_ms(5, 12),
             share: Share::WHOLE,
             concurrency: Some(2),
+            turns: Vec::new(),
         }),
     );
     assert_eq!(most.load(Ordering::SeqCst), 2);
@@ -92,6 +97,7 @@ fn a_request_that_is_never_admitted_is_censored_by_its_timeout() {
             schedule: every_ms(1, 3),
             share: Share::WHOLE,
             concurrency: Some(1),
+            turns: Vec::new(),
         }),
     );
     for r in &records.requests {
@@ -242,6 +248,7 @@ fn shares_together_are_the_whole_load() {
                 schedule: schedule.clone(),
                 share: Share { number, of: 3 },
                 concurrency: None,
+                turns: Vec::new(),
             }),
         );
         for r in &records.requests {
@@ -259,4 +266,67 @@ fn shares_together_are_the_whole_load() {
         .map(|r| r.split("\r\n\r\n").nth(1).unwrap().to_owned())
         .collect();
     assert_eq!(bodies.len(), 20);
+}
+
+/// Gaps of each request, in the file's order.
+fn every_gap(dir: &std::path::Path) -> BTreeMap<u64, Vec<Gap>> {
+    let mut found: BTreeMap<u64, Vec<Gap>> = BTreeMap::new();
+    for_each_gap(&RunFiles::new(dir).every_gap(), |rows| {
+        for gap in rows {
+            found.entry(gap.index).or_default().push(gap);
+        }
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn every_gap_is_kept_and_agrees_with_records_and_histograms() {
+    let server = Server::start(|exchange| {
+        let pause = Duration::from_millis(exchange.number % 4);
+        exchange.send(STREAM_HEAD);
+        for _ in 0..3 + exchange.number % 5 {
+            exchange.send(&token());
+            std::thread::sleep(pause);
+        }
+        exchange.send(&tail(3));
+        Then::KeepAlive
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = load_run(plan(server.url()), 30, dir.path());
+    run.every_gap = true;
+    start(run).unwrap().join().unwrap();
+    let records = read_run(dir.path()).unwrap();
+    let gaps = every_gap(dir.path());
+    for r in &records.requests {
+        assert_eq!(r.outcome, Outcome::Completed, "{r:?}");
+        let own = &gaps[&r.index];
+        let chunks: Vec<u32> = own.iter().map(|g| g.chunk).collect();
+        assert_eq!(chunks, (1..r.content_events).collect::<Vec<_>>(), "{r:?}");
+        assert!(own.iter().all(|g| g.choice == 0));
+        assert_eq!(own.iter().map(|g| g.gap_ns).max(), r.gap_max_ns);
+        // From the first token to the last without a hole.
+        let mut at_ns = r.first_token_ns.unwrap();
+        for gap in own {
+            at_ns += gap.gap_ns;
+            assert_eq!(gap.at_ns, at_ns, "{r:?}");
+        }
+        assert_eq!(Some(at_ns), r.last_token_ns);
+    }
+    let mut again = GapHistograms::default();
+    for gap in gaps.values().flatten() {
+        let intended_ns = records.requests[gap.index as usize].intended_ns;
+        again.record(intended_ns, gap.gap_ns);
+    }
+    assert_eq!(again.buckets, records.gaps.buckets);
+}
+
+#[test]
+fn a_load_without_gaps_has_an_empty_table_of_them() {
+    let server = Server::start(|_| Then::Close);
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = load_run(plan(server.url()), 3, dir.path());
+    run.every_gap = true;
+    start(run).unwrap().join().unwrap();
+    assert!(every_gap(dir.path()).is_empty());
 }

@@ -248,6 +248,7 @@ pub fn load_run(plan: LoadPlan, count: i64, dir: &Path) -> LoadRun {
         api_key: None,
         tls: None,
         good: SloThresholds::PINNED,
+        every_gap: false,
     }
 }
 

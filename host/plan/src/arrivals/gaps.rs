@@ -15,10 +15,20 @@ pub(super) struct Gaps {
 impl Gaps {
     /// `ChaCha8` is specified bit for bit, and all functions come from [`super::portable`].
     pub(super) fn new(process: Arrivals, seed: u64) -> Self {
+        Self::of_stream(process, seed, 0)
+    }
+
+    /// Exponential ones that are independent of the arrivals of the same seed.
+    pub(super) fn think_times(seed: u64) -> Self {
+        Self::of_stream(Arrivals::Poisson, seed, 1)
+    }
+
+    fn of_stream(process: Arrivals, seed: u64, stream: u8) -> Self {
         // The key is laid out here rather than by `seed_from_u64`, whose expansion is the library's
         // own.
         let mut key = [0u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8] = stream;
         Self {
             process,
             rng: ChaCha8Rng::from_seed(key),

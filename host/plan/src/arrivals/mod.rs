@@ -1,6 +1,7 @@
 //! Arrival processes. A schedule is computed whole, before the run, from the seed alone: the same
 //! seed gives the same schedule on any machine, byte for byte.
 
+mod conversations;
 mod gaps;
 mod portable;
 mod profile;
@@ -8,6 +9,10 @@ mod profile;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub use conversations::{
+    ConversationSchedule, Conversations, DEFAULT_THINK_TIME, MAX_THINK_NS, MAX_TURNS, ThinkTime,
+    Turn, conversation_schedule,
+};
 use gaps::Gaps;
 pub use profile::{MAX_RATE_SEGMENTS, RateProfile, RateSegment};
 
@@ -72,6 +77,22 @@ pub enum ArrivalsError {
     /// A segment without length.
     #[error("a segment of a rate that lasts {0} s; it must last longer than nothing")]
     Length(f64),
+    /// Conversations without turns, or with too many.
+    #[error("{0} turns; choose 1 to {MAX_TURNS}")]
+    Turns(u32),
+    /// A think time that is none.
+    #[error("a think time of {0} s; choose 0 to a day")]
+    ThinkTime(f64),
+    /// The conversations would be larger than the instrument accepts.
+    #[error(
+        "{conversations} conversations of up to {turns} turns are more than {MAX_SCHEDULED_REQUESTS} requests; lower the rate, the length or the number of turns"
+    )]
+    TooManyTurns {
+        /// Conversations.
+        conversations: usize,
+        /// Most turns of each.
+        turns: u32,
+    },
 }
 
 /// Intended send times of one run, ascending, in run time.
@@ -82,6 +103,14 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Leaves out what comes after the first `requests`.
+    pub fn truncate(&mut self, requests: Option<u64>) {
+        if let Some(requests) = requests {
+            let most = usize::try_from(requests).unwrap_or(usize::MAX);
+            self.intended_ns.truncate(most);
+        }
+    }
+
     /// SHA-256 over the intended times as little-endian `i64`, in hexadecimal.
     pub fn sha256(&self) -> String {
         let mut hash = Sha256::new();

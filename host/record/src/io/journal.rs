@@ -3,7 +3,8 @@
 //! The file starts with eight bytes that name the format. Then frames follow: length (`u32`, little
 //! endian), CRC-32 of the payload (`u32`, little endian), payload. A payload is one byte of kind and
 //! its content: 0 = a [`RequestRecord`] in postcard, 1 = a bucket index (`i64`, little endian) and
-//! an HdrHistogram V2 of gaps that *adds* to that bucket. Whatever ends the writer, every frame that
+//! an HdrHistogram V2 of gaps that *adds* to that bucket, 2 = a list of single [`Gap`]s in postcard, only
+//! where every gap is kept. Whatever ends the writer, every frame that
 //! reached the kernel stays readable: a frame that is cut short or does not match its checksum ends
 //! the file for the reader, which says how many bytes it left unread.
 
@@ -15,7 +16,7 @@ use hdrhistogram::Histogram;
 
 use super::histogram_codec;
 use super::plain::open_regular;
-use crate::{RecordError, RequestRecord};
+use crate::{Gap, RecordError, RequestRecord};
 
 /// Names the format and its version.
 const MAGIC: &[u8; 8] = b"BSTJRNL4";
@@ -29,6 +30,10 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 const KIND_REQUEST: u8 = 0;
 const KIND_GAPS: u8 = 1;
+const KIND_EVERY_GAP: u8 = 2;
+
+/// Most gaps of one frame; at their largest they take 36 bytes each.
+pub const MAX_FRAME_GAPS: usize = 16 << 10;
 
 /// Appends to a journal. A frame is safe from a kill of this process once
 /// [`flush`](Self::flush) returned; the load path flushes at least each second.
@@ -65,10 +70,31 @@ impl RequestJournalWriter {
     /// # Errors
     /// When the disk refuses.
     pub fn append(&mut self, record: &RequestRecord) -> Result<(), RecordError> {
+        self.append_as(KIND_REQUEST, record)
+    }
+
+    /// Appends single gaps. A journal to which this was ever called, if only without gaps, is sealed
+    /// into a table of all of them too.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn append_every_gap(&mut self, gaps: &[Gap]) -> Result<(), RecordError> {
+        if gaps.is_empty() {
+            return self.append_as(KIND_EVERY_GAP, gaps);
+        }
+        gaps.chunks(MAX_FRAME_GAPS)
+            .try_for_each(|frame| self.append_as(KIND_EVERY_GAP, frame))
+    }
+
+    fn append_as(
+        &mut self,
+        kind: u8,
+        content: &(impl serde::Serialize + ?Sized),
+    ) -> Result<(), RecordError> {
         self.payload.clear();
-        self.payload.push(KIND_REQUEST);
+        self.payload.push(kind);
         let buffer = std::mem::take(&mut self.payload);
-        self.payload = postcard::to_extend(record, buffer)
+        self.payload = postcard::to_extend(content, buffer)
             .map_err(|e| RecordError::damaged(&self.path, format!("unwritable record: {e}")))?;
         self.frame()
     }
@@ -136,6 +162,8 @@ pub enum JournalEntry {
         /// The gaps, in microseconds.
         histogram: Histogram<u32>,
     },
+    /// Single gaps.
+    EveryGap(Vec<Gap>),
 }
 
 /// Reads a journal, also one whose writer was killed.
@@ -255,6 +283,10 @@ fn decode(payload: &[u8]) -> Option<JournalEntry> {
                 histogram: histogram_codec::decode(bytes).ok()?,
             })
         }
+        KIND_EVERY_GAP => {
+            let (gaps, rest) = postcard::take_from_bytes(content).ok()?;
+            rest.is_empty().then_some(JournalEntry::EveryGap(gaps))
+        }
         _ => None,
     }
 }
@@ -262,7 +294,7 @@ fn decode(payload: &[u8]) -> Option<JournalEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::record;
+    use crate::testing::{gap, record};
     use proptest::prelude::*;
 
     fn written(dir: &Path) -> PathBuf {
@@ -275,6 +307,9 @@ mod tests {
         h.record(12_345).unwrap();
         writer.append_gaps(7, &h).unwrap();
         writer.append(&record(20)).unwrap();
+        writer.append_every_gap(&[]).unwrap();
+        let gaps: Vec<Gap> = (0..3).map(gap).collect();
+        writer.append_every_gap(&gaps).unwrap();
         writer.flush().unwrap();
         path
     }
@@ -292,12 +327,41 @@ mod tests {
     fn every_frame_comes_back() {
         let dir = tempfile::tempdir().unwrap();
         let (entries, torn) = read_all(&written(dir.path()));
-        assert_eq!((entries.len(), torn), (22, 0));
+        assert_eq!((entries.len(), torn), (24, 0));
         assert_eq!(entries[3], JournalEntry::Request(Box::new(record(3))));
         let JournalEntry::Gaps { bucket, histogram } = &entries[20] else {
             panic!("{:?}", entries[20]);
         };
         assert_eq!((*bucket, histogram.len()), (7, 1));
+        assert_eq!(entries[22], JournalEntry::EveryGap(Vec::new()));
+        let gaps = (0..3).map(gap).collect();
+        assert_eq!(entries[23], JournalEntry::EveryGap(gaps));
+    }
+
+    #[test]
+    fn as_many_gaps_as_a_frame_may_hold_fit_into_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("requests.journal");
+        let mut writer = RequestJournalWriter::create(&path).unwrap();
+        let largest = Gap {
+            index: u64::MAX,
+            chunk: u32::MAX,
+            choice: u32::MAX,
+            at_ns: i64::MIN,
+            gap_ns: i64::MIN,
+        };
+        let gaps = vec![largest; MAX_FRAME_GAPS + 1];
+        writer.append_every_gap(&gaps).unwrap();
+        writer.flush().unwrap();
+        let (entries, torn) = read_all(&path);
+        let found: usize = entries
+            .iter()
+            .map(|e| match e {
+                JournalEntry::EveryGap(gaps) => gaps.len(),
+                other => panic!("{other:?}"),
+            })
+            .sum();
+        assert_eq!((entries.len(), found, torn), (2, gaps.len(), 0));
     }
 
     #[test]

@@ -52,6 +52,8 @@ message request {
   optional int64 first_token_kernel_ns;
   optional int64 ended_kernel_ns;
   optional int64 read_lag_max_ns;
+  optional int32 conversation (INTEGER(32, false));
+  optional int32 turn (INTEGER(32, false));
 }
 ";
 
@@ -165,6 +167,8 @@ fn write_group<W: Write + Send>(
     out.optional_i64(rows().map(|r| r.first_token_kernel_ns))?;
     out.optional_i64(rows().map(|r| r.ended_kernel_ns))?;
     out.optional_i64(rows().map(|r| r.read_lag_max_ns))?;
+    out.optional_u32(rows().map(|r| r.conversation))?;
+    out.optional_u32(rows().map(|r| r.turn))?;
     group.close()?;
     Ok(())
 }
@@ -236,7 +240,7 @@ enum Columns {
 }
 
 /// Shows the row groups of a table with exactly these columns, one after the other.
-fn for_each_group<T>(
+pub(crate) fn for_each_group<T>(
     path: &Path,
     expected: &str,
     max_rows: usize,
@@ -307,6 +311,8 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
     let first_token_kernel_ns = columns.optional_i64()?;
     let ended_kernel_ns = columns.optional_i64()?;
     let read_lag_max_ns = columns.optional_i64()?;
+    let conversation = columns.optional_u32()?;
+    let turn = columns.optional_u32()?;
     (0..index.len())
         .map(|i| {
             Ok(RequestRecord {
@@ -353,6 +359,8 @@ fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<RequestRecord>> 
                 first_token_kernel_ns: first_token_kernel_ns[i],
                 ended_kernel_ns: ended_kernel_ns[i],
                 read_lag_max_ns: read_lag_max_ns[i],
+                conversation: conversation[i],
+                turn: turn[i],
             })
         })
         .collect()

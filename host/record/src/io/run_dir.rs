@@ -39,6 +39,11 @@ impl RunFiles {
         self.dir.join("gaps.hlog.zst")
     }
 
+    /// `gaps.parquet`: every gap, where that was asked for.
+    pub fn every_gap(&self) -> PathBuf {
+        self.dir.join("gaps.parquet")
+    }
+
     /// `events.jsonl`
     pub fn events(&self) -> PathBuf {
         self.dir.join("events.jsonl")
@@ -147,8 +152,8 @@ pub fn read_recorded(dir: &Path) -> Result<(RunRecords, Vec<String>), RecordErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::record;
-    use crate::{Event, EventKind, EventWriter, RequestJournalWriter, seal_journal};
+    use crate::testing::{gap, record};
+    use crate::{Event, EventKind, EventWriter, RequestJournalWriter, for_each_gap, seal_journal};
     use hdrhistogram::Histogram;
 
     fn journalled(dir: &Path) {
@@ -161,6 +166,10 @@ mod tests {
             let mut h = Histogram::new(3).unwrap();
             h.record(10_000).unwrap();
             journal.append_gaps(bucket, &h).unwrap();
+        }
+        let gaps: Vec<_> = (0..500).map(gap).collect();
+        for part in gaps.chunks(100) {
+            journal.append_every_gap(part).unwrap();
         }
         journal.flush().unwrap();
         let mut events = EventWriter::create(&files.events()).unwrap();
@@ -179,6 +188,13 @@ mod tests {
         assert!(notes[0].contains("3 requests recovered"), "{notes:?}");
         let summary = seal_journal(dir.path()).unwrap();
         assert_eq!((summary.requests, summary.gaps), (3, 600));
+        assert_eq!(summary.every_gap, Some(500));
+        let mut gaps = Vec::new();
+        for_each_gap(&RunFiles::new(dir.path()).every_gap(), |rows| {
+            gaps.extend(rows);
+        })
+        .unwrap();
+        assert!(gaps == (0..500).map(gap).collect::<Vec<_>>());
         assert!(!RunFiles::new(dir.path()).journal().exists());
         let (sealed, notes) = read_run_noting(dir.path()).unwrap();
         assert_eq!(notes, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Turns the journal of a run into the two tables that others read, in constant memory.
+//! Turns the journal of a run into the tables that others read, in constant memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,6 +7,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 
 use super::gap_log::{GapLogWriter, merge};
+use super::gaps_parquet::GapParquetWriter;
 use super::journal::{JournalEntry, RequestJournalReader};
 use super::requests_parquet::RequestParquetWriter;
 use super::run_dir::RunFiles;
@@ -23,11 +24,14 @@ pub struct SealSummary {
     pub requests: u64,
     /// Gaps of `gaps.hlog.zst`.
     pub gaps: u64,
+    /// Rows of `gaps.parquet`; `None` where not every gap was kept.
+    pub every_gap: Option<u64>,
     /// Bytes of the journal that its writer did not complete.
     pub torn_bytes: u64,
 }
 
-/// Writes `requests.parquet` and `gaps.hlog.zst` from `requests.journal` and removes the journal.
+/// Writes `requests.parquet`, `gaps.hlog.zst` and, where every gap was kept, `gaps.parquet` from
+/// `requests.journal` and removes the journal.
 /// May be called again after it was interrupted anywhere.
 ///
 /// # Errors
@@ -38,9 +42,11 @@ pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
     let mut requests = RequestParquetWriter::create(&files.requests())?;
     let mut gaps = GapLogWriter::create(&files.gaps())?;
     let mut open: BTreeMap<i64, Histogram<u32>> = BTreeMap::new();
+    let mut every_gap: Option<GapParquetWriter> = None;
     let mut summary = SealSummary {
         requests: 0,
         gaps: 0,
+        every_gap: None,
         torn_bytes: 0,
     };
     while let Some(entry) = journal.next_entry()? {
@@ -58,12 +64,23 @@ pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
                     gaps.append(bucket, &histogram)?;
                 }
             }
+            JournalEntry::EveryGap(rows) => {
+                let table = match &mut every_gap {
+                    Some(table) => table,
+                    None => every_gap.insert(GapParquetWriter::create(&files.every_gap())?),
+                };
+                *summary.every_gap.get_or_insert(0) += rows.len() as u64;
+                table.extend(&rows)?;
+            }
         }
     }
     for (bucket, histogram) in &open {
         gaps.append(*bucket, histogram)?;
     }
     gaps.finish()?;
+    if let Some(table) = every_gap {
+        table.finish()?;
+    }
     requests.finish()?;
     summary.torn_bytes = journal.torn_bytes();
     fs::remove_file(files.journal())

@@ -104,6 +104,8 @@ fn request(index: u64, intended_ns: i64, dice: &mut Dice) -> RequestRecord {
         first_token_kernel_ns: None,
         ended_kernel_ns: None,
         read_lag_max_ns: None,
+        conversation: None,
+        turn: None,
     }
 }
 

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use blackstart_config::Duration;
 use blackstart_load::{DataSet, MAX_DATA_SET_BYTES, Prompts, Secret};
 use blackstart_plan::{
-    Arrivals, Endpoint, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, MAX_SCHEDULED_REQUESTS, Pace,
-    PromptSpec, RateProfile, RateSegment, Schedule, ShareSpec, SloThresholds, TlsSpec, schedule,
+    Arrivals, ConversationSchedule, Conversations, DEFAULT_THINK_TIME, Endpoint,
+    LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, MAX_SCHEDULED_REQUESTS, MAX_TURNS, Pace,
+    PromptSpec, RateProfile, RateSegment, Schedule, Share, SloThresholds, ThinkTime, TlsSpec,
+    conversation_schedule, schedule,
 };
 use blackstart_tls::{MAX_CA_FILE_BYTES, TlsClient, TlsError, Trust};
 use clap::{Args, ValueEnum};
@@ -69,10 +71,19 @@ pub struct LoadArgs {
         conflicts_with = "prompt_file"
     )]
     shared_prefix_words: u32,
-    /// A text to send, or a data set (.jsonl): one object a line with `prompt` or `messages`, and
-    /// optionally `max_tokens` and `timestamp` (seconds)
+    /// A text to send, or a data set (.jsonl): one object a line with `prompt`, `messages` or `turns`
+    /// (what the user says, one after the other), and optionally `max_tokens` and `timestamp` (seconds)
     #[arg(long, value_name = "FILE")]
     pub(super) prompt_file: Option<PathBuf>,
+    /// Conversations: each arrival begins one of so many turns, which carry all that was said before.
+    /// --rate is then of conversations, everything else of requests [default: 1; the data set's own]
+    #[arg(long, value_name = "N")]
+    turns: Option<u32>,
+    /// From one turn's intended time to the next one's (not from the answer, which must not move the
+    /// schedule): a mean, or constant:TIME. A turn is never sent before the earlier ones have ended;
+    /// that wait counts [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = parse_think_time)]
+    think_time: Option<ThinkTime>,
     /// A request without an end after so long is censored
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = Duration::parse)]
     timeout: Duration,
@@ -107,7 +118,7 @@ pub struct LoadArgs {
     /// Send only part I of N of the schedule (from 0), beside other machines that send the others;
     /// `merge` joins the results
     #[arg(long, value_name = "I/N", value_parser = parse_share, requires = "start_at")]
-    shard: Option<ShareSpec>,
+    shard: Option<Share>,
     /// When the load starts: 2026-01-31T12:00:00Z, or seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = parse_instant)]
     pub(super) start_at: Option<UnixNs>,
@@ -123,6 +134,9 @@ pub struct LoadArgs {
     /// Folder for the records of every request; it must not exist or be empty
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    /// Keep each gap between content events too, as a row of gaps.parquet
+    #[arg(long, requires = "out")]
+    every_gap: bool,
     /// Print the summary as one JSON object on stdout
     #[arg(long)]
     pub(super) json: bool,
@@ -222,6 +236,16 @@ fn parse_arrivals(text: &str) -> Result<ArrivalsArg, String> {
     }
 }
 
+fn parse_think_time(text: &str) -> Result<ThinkTime, String> {
+    let (distribution, time) = text.split_once(':').unwrap_or(("exponential", text));
+    let ns = Duration::parse(time).map_err(|e| e.to_string())?.ns;
+    match distribution {
+        "exponential" => Ok(ThinkTime::Exponential { mean_ns: ns }),
+        "constant" => Ok(ThinkTime::Constant { ns }),
+        _ => Err("write 5s (a mean), exponential:5s or constant:5s".to_owned()),
+    }
+}
+
 /// Nanoseconds since 1970 on the wall clock.
 pub(super) type UnixNs = i64;
 
@@ -241,10 +265,10 @@ fn parse_instant(text: &str) -> Result<UnixNs, String> {
 /// Most parts of a schedule.
 const MAX_SHARES: u32 = 10_000;
 
-fn parse_share(text: &str) -> Result<ShareSpec, String> {
+fn parse_share(text: &str) -> Result<Share, String> {
     let parse = || {
         let (number, of) = text.split_once('/')?;
-        let share = ShareSpec {
+        let share = Share {
             number: number.parse().ok()?,
             of: of.parse().ok()?,
         };
@@ -289,6 +313,24 @@ fn read_ca_file(path: &Path) -> Result<Vec<u8>, String> {
         ));
     }
     Ok(bytes)
+}
+
+/// What releases the requests of a load.
+struct Paced {
+    pace: Pace,
+    /// Mean rate of requests; 0 in a closed loop.
+    rate_per_s: f64,
+    conversations: Option<Conversations>,
+    /// The times of an open loop, with their turns where there are conversations.
+    open: Option<ConversationSchedule>,
+}
+
+/// Requests that stand alone.
+fn single(schedule: Schedule) -> ConversationSchedule {
+    ConversationSchedule {
+        schedule,
+        turns: Vec::new(),
+    }
 }
 
 impl LoadArgs {
@@ -408,13 +450,70 @@ impl LoadArgs {
         }
     }
 
+    /// The conversations that the arrivals begin, if they do.
+    fn conversations(&self, prompts: &Prompts) -> Result<Option<Conversations>, Failure> {
+        let wrong = |what: String| Failure::message(Exit::Configuration, what);
+        let (own, single) = match prompts {
+            Prompts::DataSet(set) => (set.most_turns(), set.most_turns().is_none()),
+            Prompts::Synthetic { .. } | Prompts::Text(_) => (None, false),
+        };
+        if let Some(turns) = self.turns
+            && !(1..=MAX_TURNS).contains(&turns)
+        {
+            return Err(wrong(format!("--turns {turns}; choose 1 to {MAX_TURNS}")));
+        }
+        let turns = match (self.turns, own) {
+            (Some(asked), Some(own)) => asked.min(own),
+            (Some(asked), None) => asked,
+            (None, own) => own.unwrap_or(1),
+        };
+        if turns == 1 && own.is_none() {
+            return match self.think_time {
+                None => Ok(None),
+                Some(_) => Err(wrong(
+                    "--think-time is the time between turns; give --turns, or a data set whose lines have \
+                     `turns`"
+                        .to_owned(),
+                )),
+            };
+        }
+        if single {
+            return Err(wrong(format!(
+                "--turns {turns}: no line of the data set has `turns`, so that each is a single request"
+            )));
+        }
+        if matches!(self.endpoint, EndpointArg::Completions) {
+            return Err(wrong(
+                "the completions API knows no turns; use --endpoint chat".to_owned(),
+            ));
+        }
+        let closed = self.rate.is_none() && self.arrivals != ArrivalsArg::Trace;
+        let think_time = match (closed, self.think_time) {
+            (true, Some(_)) => {
+                return Err(wrong(
+                    "a closed loop has no think times: each turn follows the end of the one before; give \
+                     --rate, or leave --think-time out"
+                        .to_owned(),
+                ));
+            }
+            (true, None) => None,
+            (false, given) => Some(given.unwrap_or(DEFAULT_THINK_TIME)),
+        };
+        Ok(Some(Conversations { turns, think_time }))
+    }
+
     /// What releases the requests, their mean rate, and the times of an open loop.
-    fn pace(&self, prompts: &Prompts) -> Result<(Pace, f64, Option<Schedule>), Failure> {
+    fn paced(&self, prompts: &Prompts) -> Result<Paced, Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
         let length_ns = self.duration.map_or(DEFAULT_LENGTH_NS, |d| d.ns);
         if length_ns == 0 {
             return Err(wrong("--duration 0 asks for nothing".to_owned()));
         }
+        let conversations = self.conversations(prompts)?;
+        let turns_of = |conversation| match prompts {
+            Prompts::DataSet(set) => set.turns(conversation),
+            Prompts::Synthetic { .. } | Prompts::Text(_) => MAX_TURNS,
+        };
         match (self.arrivals, &self.rate, self.concurrency) {
             (ArrivalsArg::Trace, Some(_), _) => Err(wrong(
                 "a trace has its own times; leave --rate out".to_owned(),
@@ -431,42 +530,79 @@ impl LoadArgs {
                             .to_owned(),
                     )
                 })?;
-                let most = self.requests.unwrap_or(u64::MAX);
                 let within = self.duration.map_or(i64::MAX, |d| d.ns);
-                let intended_ns: Vec<i64> = (0..most)
-                    .zip(times.iter().copied().take_while(|t| *t < within))
-                    .map(|(_, t)| t)
-                    .collect();
-                let length_ns = intended_ns.last().map_or(1, |last| last + 1);
-                let pace = Pace::Trace {
-                    length_ns,
-                    requests: intended_ns.len() as u64,
-                    concurrency,
+                let starts = Schedule {
+                    intended_ns: times.iter().copied().take_while(|t| *t < within).collect(),
                 };
-                let rate = intended_ns.len() as f64 / (length_ns as f64 / 1e9).max(1.0);
-                Ok((pace, rate, Some(Schedule { intended_ns })))
+                let open = match conversations {
+                    Some(conversations) => conversations
+                        .schedule(&starts, turns_of, within, self.requests, self.seed)
+                        .map_err(|e| wrong(e.to_string()))?,
+                    None => {
+                        let mut schedule = starts;
+                        schedule.truncate(self.requests);
+                        single(schedule)
+                    }
+                };
+                let times = &open.schedule.intended_ns;
+                let length_ns = times.last().map_or(1, |last| last + 1);
+                let requests = times.len() as u64;
+                Ok(Paced {
+                    pace: Pace::Trace {
+                        length_ns,
+                        requests,
+                        concurrency,
+                    },
+                    rate_per_s: requests as f64 / (length_ns as f64 / 1e9).max(1.0),
+                    conversations,
+                    open: Some(open),
+                })
             }
             (ArrivalsArg::Process(arrivals), Some(rate), concurrency) => {
                 let profile = rate.profile(length_ns);
-                let times = schedule(arrivals, &profile, self.requests, self.seed)
-                    .map_err(|e| wrong(e.to_string()))?;
-                let mean = profile.expected() / (length_ns as f64 / 1e9);
-                let pace = Pace::Open {
-                    profile,
-                    requests: self.requests,
-                    concurrency,
+                let seconds = length_ns as f64 / 1e9;
+                let (open, rate_per_s) = match conversations {
+                    Some(conversations) => {
+                        let open = conversation_schedule(
+                            arrivals,
+                            &profile,
+                            conversations,
+                            turns_of,
+                            self.requests,
+                            self.seed,
+                        )
+                        .map_err(|e| wrong(e.to_string()))?;
+                        // Of requests, as everywhere.
+                        let rate = open.turns.len() as f64 / seconds;
+                        (open, rate)
+                    }
+                    None => {
+                        let schedule = schedule(arrivals, &profile, self.requests, self.seed)
+                            .map_err(|e| wrong(e.to_string()))?;
+                        (single(schedule), profile.expected() / seconds)
+                    }
                 };
-                Ok((pace, mean, Some(times)))
+                Ok(Paced {
+                    pace: Pace::Open {
+                        profile,
+                        requests: self.requests,
+                        concurrency,
+                    },
+                    rate_per_s,
+                    conversations,
+                    open: Some(open),
+                })
             }
-            (ArrivalsArg::Process(_), None, Some(concurrency)) => Ok((
-                Pace::Closed {
+            (ArrivalsArg::Process(_), None, Some(concurrency)) => Ok(Paced {
+                pace: Pace::Closed {
                     concurrency,
                     requests: self.requests.unwrap_or(MAX_SCHEDULED_REQUESTS as u64),
                     length_ns,
                 },
-                0.0,
-                None,
-            )),
+                rate_per_s: 0.0,
+                conversations,
+                open: None,
+            }),
             (ArrivalsArg::Process(_), None, None) => Err(wrong(
                 "nothing says how many requests to send; give --rate, --concurrency or both"
                     .to_owned(),
@@ -484,10 +620,15 @@ impl LoadArgs {
         prompts: &Prompts,
         tls: Option<&Tls>,
         model: impl FnOnce(&LoadPlan, Option<&TlsClient>) -> Result<String, Failure>,
-    ) -> Result<(LoadSpec, Option<Schedule>), Failure> {
+    ) -> Result<(LoadSpec, Option<ConversationSchedule>), Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
-        let (pace, rate_per_s, schedule) = self.pace(prompts)?;
-        if self.shard.is_some() && schedule.is_none() {
+        let Paced {
+            pace,
+            rate_per_s,
+            conversations,
+            open,
+        } = self.paced(prompts)?;
+        if self.shard.is_some() && open.is_none() {
             return Err(wrong(
                 "a closed loop has no schedule of which --shard could take a part; divide its --concurrency"
                     .to_owned(),
@@ -550,7 +691,7 @@ impl LoadArgs {
                 ttft_ms: ms("--slo-ttft", self.slo_ttft)?,
                 e2e_ms: ms("--slo-e2e", self.slo_e2e)?,
             },
-            schedule_sha256: schedule.as_ref().map(Schedule::sha256),
+            schedule_sha256: open.as_ref().map(|o| o.schedule.sha256()),
             prompts: match prompts {
                 Prompts::Synthetic { shared_words } => PromptSpec::Synthetic {
                     shared_words: *shared_words,
@@ -563,10 +704,12 @@ impl LoadArgs {
                     requests: set.requests() as u64,
                 },
             },
-            share: self.shard.unwrap_or(ShareSpec { number: 0, of: 1 }),
+            conversations,
+            share: self.shard.unwrap_or(Share::WHOLE),
             tls: tls.map(|tls| tls.spec.clone()),
+            every_gap: self.every_gap,
         };
-        Ok((spec, schedule))
+        Ok((spec, open))
     }
 }
 
@@ -600,7 +743,7 @@ mod tests {
 
     #[test]
     fn parts_and_instants_as_people_write_them() {
-        assert_eq!(parse_share("2/3"), Ok(ShareSpec { number: 2, of: 3 }));
+        assert_eq!(parse_share("2/3"), Ok(Share { number: 2, of: 3 }));
         for text in ["3/3", "0/0", "1", "-1/2", "a/b", "0/99999", ""] {
             assert!(parse_share(text).is_err(), "{text}");
         }
@@ -608,6 +751,22 @@ mod tests {
         assert_eq!(parse_instant("1970-01-01T00:00:02Z"), Ok(2_000_000_000));
         for text in ["", "now", "-1", "1e300", "NaN", "2026-01-31"] {
             assert!(parse_instant(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn think_times_as_people_write_them() {
+        let mean = |s: i64| {
+            Ok(ThinkTime::Exponential {
+                mean_ns: s * 1_000_000_000,
+            })
+        };
+        assert_eq!(parse_think_time("5s"), mean(5));
+        assert_eq!(parse_think_time("exponential:2"), mean(2));
+        let constant = ThinkTime::Constant { ns: 250_000_000 };
+        assert_eq!(parse_think_time("constant:250ms"), Ok(constant));
+        for text in ["", "x", "constant", "constant:", "gamma:5s", "5s:"] {
+            assert!(parse_think_time(text).is_err(), "{text}");
         }
     }
 

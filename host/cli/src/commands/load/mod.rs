@@ -1,23 +1,24 @@
 //! `blackstart load`: a load without a fault. The quick look before anything else.
 
 mod args;
+mod bars;
 mod show;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use blackstart_analyze::{LOAD_SUMMARY_SCHEMA_VERSION, LoadAsked, LoadFigures, LoadFiguresBuilder};
+use blackstart_analyze::{LoadAsked, LoadFigures, LoadFiguresBuilder};
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_bound_ns};
 use blackstart_load::{
-    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret, Share,
+    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret,
 };
-use blackstart_plan::{LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule, TlsSpec};
+use blackstart_plan::{ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
 use blackstart_record::{
     ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
     read_json, seal_journal, write_json_atomic,
 };
+use blackstart_report::LoadReport;
 use blackstart_tls::TlsClient;
-use serde::Serialize;
 
 pub use args::LoadArgs;
 
@@ -42,18 +43,6 @@ pub(super) const WALL_CLOCK: &str = "wall";
 /// What was asked for.
 pub(super) const SPEC_FILE: &str = "load.json";
 
-/// `summary.json`, and what `--json` prints.
-#[derive(Debug, Serialize)]
-pub(super) struct Summary {
-    schema_version: u32,
-    #[serde(flatten)]
-    figures: LoadFigures,
-    /// How the server was verified; null with `http://`.
-    tls: Option<TlsSpec>,
-    /// Where the records are; null when they were not kept.
-    out: Option<String>,
-}
-
 /// Where the records go.
 enum Results {
     /// Where they stay.
@@ -77,7 +66,7 @@ pub fn run(args: LoadArgs) -> Outcome {
     let reporter = Reporter::new();
     let prompts = args.prompts()?;
     let tls = args.tls()?;
-    let (spec, schedule) = args.spec(&prompts, tls.as_ref(), |load, client| {
+    let (spec, open) = args.spec(&prompts, tls.as_ref(), |load, client| {
         first_model(load, api_key.as_ref(), client)
     })?;
     let results = results(args.out.as_deref())?;
@@ -90,7 +79,7 @@ pub fn run(args: LoadArgs) -> Outcome {
     let interrupt = Interrupt::watch()?;
     let asked = Asked {
         spec: &spec,
-        schedule,
+        open,
         prompts,
         api_key,
         tls: tls.map(|tls| tls.client),
@@ -185,11 +174,11 @@ fn verdict(figures: &LoadFigures) -> Exit {
     }
 }
 
-pub(super) fn tell(summary: &Summary, reporter: &Reporter) {
+pub(super) fn tell(summary: &LoadReport, reporter: &Reporter) {
     if summary.tls.as_ref().is_some_and(|tls| tls.insecure) {
         reporter.say(show::INSECURE);
     }
-    for line in show::figures(&summary.figures) {
+    for line in show::figures(&summary.figures, reporter.canvas()) {
         reporter.say(line);
     }
     if let Some(kept) = &summary.out {
@@ -249,8 +238,8 @@ fn first_model(
 /// Everything that a load needs.
 struct Asked<'a> {
     spec: &'a LoadSpec,
-    /// Of an open loop.
-    schedule: Option<Schedule>,
+    /// Times and turns of an open loop.
+    open: Option<ConversationSchedule>,
     prompts: Prompts,
     api_key: Option<Secret>,
     tls: Option<TlsClient>,
@@ -291,15 +280,13 @@ fn drive(
         .canary
         .then(|| Canary::launch(dir, provisional))
         .transpose()?;
-    let pacing = match (&spec.pace, asked.schedule) {
-        (Pace::Open { concurrency, .. } | Pace::Trace { concurrency, .. }, Some(schedule)) => {
+    let pacing = match (&spec.pace, asked.open) {
+        (Pace::Open { concurrency, .. } | Pace::Trace { concurrency, .. }, Some(open)) => {
             Pacing::Open(OpenLoop {
-                schedule,
-                share: Share {
-                    number: spec.share.number,
-                    of: spec.share.of,
-                },
+                schedule: open.schedule,
+                share: spec.share,
                 concurrency: *concurrency,
+                turns: open.turns,
             })
         }
         (
@@ -313,6 +300,7 @@ fn drive(
             concurrency: *concurrency,
             requests: *requests,
             end_ns: *length_ns,
+            turns: spec.conversations.map(|c| c.turns),
         }),
         _ => {
             let what = "internal error: an open loop has a schedule, and a closed one has none";
@@ -346,6 +334,7 @@ fn drive(
         api_key: asked.api_key,
         tls: asked.tls,
         good: spec.slo,
+        every_gap: spec.every_gap,
     })
     .map_err(|e| Failure::new(Exit::Configuration, e))?;
     let whole = watch(spec, &load, &recorder, clock, reporter, interrupt);
@@ -421,7 +410,7 @@ pub(super) fn sum_up(
     dir: &Path,
     partial: bool,
     out: Option<String>,
-) -> Result<Summary, Failure> {
+) -> Result<LoadReport, Failure> {
     let files = RunFiles::new(dir);
     let rate_per_s = match spec.pace {
         Pace::Open { .. } | Pace::Trace { .. } => Some(spec.load.rate_per_s),
@@ -436,12 +425,8 @@ pub(super) fn sum_up(
     for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::internal)?;
     let gaps = read_gaps(&files.gaps()).map_err(Failure::internal)?;
     let events = read_events(&files.events()).map_err(Failure::internal)?;
-    let summary = Summary {
-        schema_version: LOAD_SUMMARY_SCHEMA_VERSION,
-        figures: figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events),
-        tls: spec.tls.clone(),
-        out,
-    };
+    let figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events);
+    let summary = LoadReport::new(figures, spec.tls.clone(), out);
     write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;
     Ok(summary)
 }

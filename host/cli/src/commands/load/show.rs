@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use blackstart_analyze::{LatencyFigures, LoadFigures};
 use blackstart_load::Progress;
-use blackstart_plan::{LoadSpec, Pace};
+use blackstart_plan::{Conversations, LoadSpec, Pace, ThinkTime};
+
+use super::bars;
+use crate::reporter::Canvas;
 
 /// How often a plain line is written.
 pub(super) const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
@@ -23,13 +26,17 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
             ..
         } => {
             let cap = concurrency.map_or_else(String::new, |n| format!(", at most {n} under way"));
+            let unit = match spec.conversations {
+                Some(_) => "conversations/s",
+                None => "req/s",
+            };
             let rate = match profile.segments.as_slice() {
-                [one] if one.from_per_s == one.to_per_s => format!("{} req/s", one.from_per_s),
-                [one] => format!("{} to {} req/s", one.from_per_s, one.to_per_s),
+                [one] if one.from_per_s == one.to_per_s => format!("{} {unit}", one.from_per_s),
+                [one] => format!("{} to {} {unit}", one.from_per_s, one.to_per_s),
                 steps => {
                     let rates: Vec<String> =
                         steps.iter().map(|s| s.from_per_s.to_string()).collect();
-                    format!("{} req/s in steps", rates.join(", "))
+                    format!("{} {unit} in steps", rates.join(", "))
                 }
             };
             format!("open loop, {rate} {}{cap}", spec.load.arrivals)
@@ -44,12 +51,28 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
         }
         Pace::Closed { concurrency, .. } => format!("closed loop of {concurrency}"),
     };
+    let turns = spec.conversations.map_or_else(String::new, turns);
     format!(
-        "load       {pace} for {seconds} s to {}{}, model {}, seed {}",
+        "load       {pace}{turns} for {seconds} s to {}{}, model {}, seed {}",
         spec.load.base_url,
         spec.load.endpoint.path(),
         spec.load.model,
         spec.seed
+    )
+}
+
+fn turns(conversations: Conversations) -> String {
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    let think = match conversations.think_time {
+        None => String::new(),
+        Some(ThinkTime::Constant { ns }) => format!(", think time {} s", seconds(ns)),
+        Some(ThinkTime::Exponential { mean_ns }) => {
+            format!(", think time exponential of mean {} s", seconds(mean_ns))
+        }
+    };
+    format!(
+        ", conversations of up to {} turns{think},",
+        conversations.turns
     )
 }
 
@@ -74,10 +97,17 @@ pub(super) fn progress(p: &Progress) -> String {
     )
 }
 
-/// The summary.
-pub(super) fn figures(f: &LoadFigures) -> Vec<String> {
+/// The summary: pictures first, so that the figures are what a small terminal still shows.
+pub(super) fn figures(f: &LoadFigures, canvas: Canvas) -> Vec<String> {
     let per_s = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), |r| format!("{r:.2}/s"));
     let mut lines = vec![String::new()];
+    for (title, latencies) in [("TTFT", &f.ttft_ms), ("End to end", &f.e2e_ms)] {
+        let picture = bars::draw(title, latencies, canvas);
+        if !picture.is_empty() {
+            lines.extend(picture);
+            lines.push(String::new());
+        }
+    }
     if f.partial {
         lines.push(
             "PARTIAL    the load was ended before its time; figures are of what was sent"
@@ -116,15 +146,22 @@ pub(super) fn figures(f: &LoadFigures) -> Vec<String> {
     ));
     let titles = ["mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
     lines.push(row("ms", &titles.map(str::to_owned)));
-    for (name, d) in [
-        ("TTFT", &f.ttft_ms),
-        ("inter-chunk", &f.inter_chunk_ms),
-        ("end to end", &f.e2e_ms),
-    ] {
-        lines.push(latency(name, d));
+    lines.push(latency("TTFT", &f.ttft_ms));
+    if let Some(turns) = &f.turns {
+        lines.push(latency("· 1st turn", &turns.first_ttft_ms));
+        lines.push(latency("· later", &turns.later_ttft_ms));
     }
+    lines.push(latency("inter-chunk", &f.inter_chunk_ms));
+    lines.push(latency("end to end", &f.e2e_ms));
     if f.completed < f.scheduled && f.completed > 0 {
         lines.push("           (of completed requests, from the intended send time)".to_owned());
+    }
+    if let Some(turns) = &f.turns {
+        lines.push(format!(
+            "turns      {} conversations; {} of {} later turns waited for the one before, or for \
+             admission, and that counts",
+            turns.conversations, turns.later_waited, turns.later
+        ));
     }
     let us = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.0}"));
     lines.push(format!(
@@ -170,4 +207,111 @@ fn latency(name: &str, d: &LatencyFigures) -> String {
 fn row(name: &str, cells: &[String; 7]) -> String {
     let cells: Vec<String> = cells.iter().map(|c| format!("{c:>10}")).collect();
     format!("  {name:<11}{}", cells.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blackstart_analyze::{LoadAsked, LoadFiguresBuilder};
+    use blackstart_load::outcome::{Expectation, Response};
+    use blackstart_plan::SloThresholds;
+    use blackstart_record::{Outcome, RequestRecord, pinned_histogram};
+
+    /// Renews the golden files.
+    const COMMAND: &str = "BLESS=1 cargo test --release --workspace --bin blackstart show";
+
+    /// A load of 1 200 requests: most are answered in 20 to 60 ms, every fiftieth meets a stall.
+    fn sample() -> LoadFigures {
+        let mut builder = LoadFiguresBuilder::new(LoadAsked {
+            rate_per_s: Some(20.0),
+            length_ns: 60_000_000_000,
+            slo: SloThresholds::PINNED,
+            partial: false,
+        });
+        let mut gaps = pinned_histogram();
+        for k in 0..1_200_i64 {
+            let intended_ns = k * 50_000_000;
+            let ttft_us = if k % 50 == 49 {
+                400_000 + k * 1_500
+            } else {
+                20_000 + (k * 7_919) % 40_000
+            };
+            let first_ns = intended_ns + ttft_us * 1_000;
+            builder.push(&RequestRecord {
+                outcome: Outcome::Completed,
+                censor_kind: None,
+                dispatched_ns: Some(intended_ns + 40_000),
+                first_token_ns: Some(first_ns),
+                ended_ns: first_ns + 900_000_000 + (k % 100) * 1_000_000,
+                content_events: 91,
+                completion_tokens: Some(91),
+                ..Response::new(k.unsigned_abs(), intended_ns, Expectation::until(i64::MAX))
+                    .into_record()
+            });
+            gaps.record(10_000).unwrap();
+        }
+        builder.finish(&gaps, &[])
+    }
+
+    fn golden(name: &str, lines: &[String]) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures")
+            .join(name);
+        let text = lines.join("\n") + "\n";
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            text == expected,
+            "{} shows something else; renew it with `{COMMAND}` and read the difference\n{text}",
+            path.display()
+        );
+    }
+
+    #[test]
+    fn a_summary_as_it_is_shown() {
+        let figures = sample();
+        for (name, canvas) in [
+            (
+                "load-summary-80-utf8.txt",
+                Canvas {
+                    width: 80,
+                    unicode: true,
+                },
+            ),
+            (
+                "load-summary-60-ascii.txt",
+                Canvas {
+                    width: 60,
+                    unicode: false,
+                },
+            ),
+        ] {
+            let lines = super::figures(&figures, canvas);
+            golden(name, &lines);
+            let pictures = lines
+                .iter()
+                .filter(|l| l.ends_with('%') || l.contains(" %  "));
+            for line in pictures {
+                assert!(line.chars().count() <= canvas.width, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_completed_draws_nothing() {
+        let builder = LoadFiguresBuilder::new(LoadAsked {
+            rate_per_s: None,
+            length_ns: 1,
+            slo: SloThresholds::PINNED,
+            partial: false,
+        });
+        let canvas = Canvas {
+            width: 80,
+            unicode: true,
+        };
+        let lines = figures(&builder.finish(&pinned_histogram(), &[]), canvas);
+        assert!(lines.iter().all(|l| !l.contains("log scale")), "{lines:?}");
+    }
 }
