@@ -1,22 +1,29 @@
 //! A target that costs next to nothing and whose timing is known: one thread, canned streams.
 //!
 //! `null-target PORT OUT.tsv` serves until SIGTERM and then writes a line for each request: its
-//! `x-request-id` (or `-`), when its last byte was read, and when its first token was handed to the
-//! socket, both on `CLOCK_MONOTONIC` in nanoseconds.
+//! `x-request-id` (or `-`), when it arrived, and when its first token was handed to the socket, both on
+//! `CLOCK_MONOTONIC` in nanoseconds. It arrived when the kernel had received its last segment: how late
+//! this process was to read it is no lateness of the client.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use blackstart_benches::epoll::Epoll;
 use blackstart_benches::stream::{ITL_NS, TTFT_NS, writes};
-use blackstart_clock::{Urgency, monotonic_ns, request_real_time};
+use blackstart_clock::{RunClock, Urgency, monotonic_ns, request_real_time};
+use blackstart_load::receive::{ReceiveClock, receive};
 
 /// Largest request.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Answer to any GET.
+const MODELS: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 56\r\n\r\n\
+    {\"object\":\"list\",\"data\":[{\"id\":\"mock-8b\",\"object\":\"m\"}]}";
 /// Longest wait, so that SIGTERM is noticed.
 const MAX_WAIT_NS: i64 = 50_000_000;
 
@@ -69,7 +76,8 @@ fn serve(listener: &TcpListener, ended: &AtomicBool) -> io::Result<Vec<Seen>> {
     // Delays are fixed, so each queue is in order of time.
     let (mut firsts, mut others) = (VecDeque::<Stream>::new(), VecDeque::<Stream>::new());
     let mut ready = Vec::new();
-    let mut buffer = vec![0_u8; 1 << 16];
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); 1 << 16];
+    let stamps = ReceiveClock::new(RunClock::with_epoch(0));
     while !ended.load(Ordering::Relaxed) {
         let due = |queue: &VecDeque<Stream>| queue.front().map_or(i64::MAX, |s| s.due_ns);
         let next_ns = due(&firsts).min(due(&others));
@@ -80,6 +88,7 @@ fn serve(listener: &TcpListener, ended: &AtomicBool) -> io::Result<Vec<Seen>> {
                 while let Ok((socket, _)) = listener.accept() {
                     socket.set_nonblocking(true)?;
                     socket.set_nodelay(true)?;
+                    stamps.ask(socket.as_fd());
                     epoll.add(&socket)?;
                     let received = Vec::new();
                     connections.insert(socket.as_raw_fd(), Connection { socket, received });
@@ -89,19 +98,37 @@ fn serve(listener: &TcpListener, ended: &AtomicBool) -> io::Result<Vec<Seen>> {
             let Some(connection) = connections.get_mut(&fd) else {
                 continue;
             };
-            match connection.socket.read(&mut buffer) {
-                Ok(0) => {
+            let kernel_unix_ns = match receive(connection.socket.as_fd(), &mut buffer) {
+                Ok(read) if read.bytes == 0 => {
                     connections.remove(&fd);
                     continue;
                 }
-                Ok(n) => connection.received.extend_from_slice(&buffer[..n]),
+                Ok(read) => {
+                    // SAFETY: so many bytes were read into it.
+                    let bytes = buffer[..read.bytes]
+                        .iter()
+                        .map(|b| unsafe { b.assume_init() });
+                    connection.received.extend(bytes);
+                    read.kernel_unix_ns
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(_) => {
                     connections.remove(&fd);
                     continue;
                 }
+            };
+            let read_ns = monotonic_ns();
+            let arrived_ns = kernel_unix_ns
+                .and_then(|at| stamps.run_time(at, 0, read_ns))
+                .unwrap_or(read_ns);
+            if connection.received.starts_with(b"GET ") {
+                // Some tools look first whether it lives, and which model it has.
+                if connection.received.ends_with(b"\r\n\r\n") {
+                    connection.received.clear();
+                    let _ = connection.socket.write_all(MODELS);
+                }
+                continue;
             }
-            let arrived_ns = monotonic_ns();
             let Some((length, id)) = whole_request(&connection.received) else {
                 if connection.received.len() > MAX_REQUEST_BYTES {
                     connections.remove(&fd);
@@ -110,7 +137,7 @@ fn serve(listener: &TcpListener, ended: &AtomicBool) -> io::Result<Vec<Seen>> {
             };
             connection.received.drain(..length);
             firsts.push_back(Stream {
-                due_ns: arrived_ns + TTFT_NS,
+                due_ns: read_ns + TTFT_NS,
                 fd,
                 request: seen.len(),
                 next: 0,

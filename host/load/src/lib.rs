@@ -24,7 +24,7 @@ mod pacing;
 mod pool;
 mod progress;
 mod prompt;
-mod receive;
+pub mod receive;
 mod request;
 mod secret;
 mod shared;

@@ -80,6 +80,27 @@ fn too_low(connections: u64, limit: &str) -> LoadError {
 /// When the system's hard limit is too low: a server that hangs would then be measured by the limit.
 pub(crate) fn provide_files(connections: u64) -> Result<(), LoadError> {
     let needed = connections + OTHER_FILES;
+    raise_limit(connections, needed)?;
+    widen_table(needed);
+    Ok(())
+}
+
+/// Most entries of the kernel's table of open files that are made beforehand (half a megabyte).
+const MAX_TABLE: u64 = 65_536;
+
+/// Makes the kernel's table of open files as large as it will be needed. Grown in the middle of a load,
+/// in which several threads share it, each doubling would hold up the thread that opens a connection
+/// for a grace period of the kernel (10 to 20 ms were seen).
+fn widen_table(files: u64) {
+    let last = i32::try_from(files.min(MAX_TABLE)).unwrap_or(i32::MAX) - 1;
+    // A high number makes the table large, and it stays so. Where that fails it grows when it must.
+    drop(rustix::io::fcntl_dupfd_cloexec(
+        rustix::stdio::stderr(),
+        last,
+    ));
+}
+
+fn raise_limit(connections: u64, needed: u64) -> Result<(), LoadError> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|n| n >= needed) {
         return Ok(());

@@ -28,11 +28,11 @@ const CONTROL_BYTES: usize = 128;
 
 /// What a read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Received {
+pub struct Received {
     /// Bytes; 0 at the end of the stream.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// The kernel's stamp on the wall clock, nanoseconds since the Unix epoch.
-    pub(crate) kernel_unix_ns: Option<i64>,
+    pub kernel_unix_ns: Option<i64>,
 }
 
 /// Control messages, aligned as their head wants it.
@@ -46,10 +46,7 @@ type Stamps = [libc::timespec; 3];
 ///
 /// # Errors
 /// The system's; `WouldBlock` when there is nothing to read.
-pub(crate) fn receive(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [MaybeUninit<u8>],
-) -> io::Result<Received> {
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Received> {
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
@@ -102,7 +99,7 @@ fn stamp(message: &libc::msghdr) -> Option<i64> {
 
 /// Joins the kernel's stamps of one load thread with the run clock.
 #[derive(Debug)]
-pub(crate) struct ReceiveClock {
+pub struct ReceiveClock {
     pub(crate) clock: RunClock,
     wall_minus_run_ns: Cell<i64>,
     paired_ns: Cell<i64>,
@@ -110,7 +107,8 @@ pub(crate) struct ReceiveClock {
 }
 
 impl ReceiveClock {
-    pub(crate) fn new(clock: RunClock) -> Self {
+    /// Of sockets that have not been asked yet.
+    pub fn new(clock: RunClock) -> Self {
         let this = Self {
             clock,
             wall_minus_run_ns: Cell::new(0),
@@ -122,7 +120,7 @@ impl ReceiveClock {
     }
 
     /// Asks the kernel to stamp what a socket receives. A refusal only costs the stamps.
-    pub(crate) fn ask(&self, socket: BorrowedFd<'_>) {
+    pub fn ask(&self, socket: BorrowedFd<'_>) {
         let stamps = RECEIVE_STAMPS;
         // SAFETY: the option's value is an integer that outlives the call.
         let answer = unsafe {
@@ -141,7 +139,7 @@ impl ReceiveClock {
     }
 
     /// Why the kernel refused to stamp a socket, if it did.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub fn refusal(&self) -> Option<String> {
         self.refusal.borrow().clone()
     }
 
@@ -161,12 +159,7 @@ impl ReceiveClock {
 
     /// Run time of a kernel's stamp, of bytes that were read at `read_ns` from a socket that was opened
     /// at `opened_ns`; `None` if it is not from between the two.
-    pub(crate) fn run_time(
-        &self,
-        kernel_unix_ns: i64,
-        opened_ns: i64,
-        read_ns: i64,
-    ) -> Option<i64> {
+    pub fn run_time(&self, kernel_unix_ns: i64, opened_ns: i64, read_ns: i64) -> Option<i64> {
         let at_ns = kernel_unix_ns.saturating_sub(self.wall_minus_run_ns.get());
         let fresh = read_ns - self.paired_ns.get() < PAIR_AGAIN_NS;
         let lag_ns = read_ns.saturating_sub(at_ns);
