@@ -3,9 +3,11 @@
 
 use std::hint::black_box;
 
-use blackstart_load::{delta, sse::SseDecoder};
+use blackstart_load::http1::{Part, ResponseReader};
+use blackstart_load::outcome::{BodyEnd, Expectation, Response};
+use blackstart_load::{delta, gaps::GapSink, sse::SseDecoder};
 use blackstart_plan::Arrivals;
-use blackstart_record::{RequestJournalWriter, RequestRecord};
+use blackstart_record::{Outcome, RequestJournalWriter, RequestRecord};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 /// A stream as vLLM sends it: a role chunk, 32 tokens, a finish, the usage and the end.
@@ -39,6 +41,38 @@ fn decode(c: &mut Criterion) {
                     })
                     .expect("the stream's events are short");
             }
+        });
+    });
+    group.finish();
+}
+
+/// A whole response, read by read, as the load takes it: HTTP, SSE, JSON, stamps, gaps and the record.
+fn response(c: &mut Criterion) {
+    let writes = blackstart_benches::stream::writes();
+    let mut group = c.benchmark_group("response");
+    group.throughput(Throughput::Elements(
+        blackstart_benches::stream::EVENTS as u64,
+    ));
+    group.bench_function("to_its_record", |b| {
+        let mut gaps = GapSink::default();
+        b.iter(|| {
+            let mut reader = ResponseReader::new();
+            let mut response = Response::new(0, 0, Expectation::until(i64::MAX));
+            for (read, bytes) in (1_i64..).zip(&writes) {
+                let at_ns = read * 10_000_000;
+                reader
+                    .feed(black_box(bytes), |part| match part {
+                        Part::Head(head) => {
+                            response.head(at_ns, head.status, head.text("content-type"), None);
+                        }
+                        Part::Data(data) => response.body(at_ns, read as u64, data, &mut gaps),
+                        Part::End => response.end(at_ns, BodyEnd::Clean),
+                    })
+                    .expect("it is HTTP");
+            }
+            let record = response.into_record();
+            assert_eq!(record.outcome, Outcome::Completed);
+            record
         });
     });
     group.finish();
@@ -89,5 +123,5 @@ fn journal(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, decode, schedule, journal);
+criterion_group!(benches, decode, response, schedule, journal);
 criterion_main!(benches);

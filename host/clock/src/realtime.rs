@@ -13,7 +13,7 @@ pub enum RealTime {
 /// below the kernel's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// Keeps instants: the pacer, load threads, the effect timeline.
+    /// Keeps instants: load threads, the effect timeline.
     Instants,
     /// Must not starve, but gives way to [`Urgency::Instants`]: observers, the look-up of victims.
     Observing,

@@ -9,21 +9,21 @@
 use memchr::memchr;
 
 /// Largest head, and most bytes of trailers and chunk extensions, that is accepted.
-pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
+pub const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Most headers.
 const MAX_HEADERS: usize = 128;
 
 /// The head of a response.
 #[derive(Debug)]
-pub(crate) struct Head<'h, 'b> {
+pub struct Head<'h, 'b> {
     /// Its status.
-    pub(crate) status: u16,
+    pub status: u16,
     headers: &'h [httparse::Header<'b>],
 }
 
 impl<'b> Head<'_, 'b> {
     /// The first header of a name, if its value is text.
-    pub(crate) fn text(&self, name: &str) -> Option<&'b str> {
+    pub fn text(&self, name: &str) -> Option<&'b str> {
         let value = self.values(name).next()?;
         std::str::from_utf8(value).ok()
     }
@@ -79,7 +79,7 @@ impl<'b> Head<'_, 'b> {
 
 /// A part of a response.
 #[derive(Debug)]
-pub(crate) enum Part<'p, 'h, 'b> {
+pub enum Part<'p, 'h, 'b> {
     /// The head; informational ones (1xx) are not handed out.
     Head(&'p Head<'h, 'b>),
     /// Data of the body.
@@ -91,7 +91,7 @@ pub(crate) enum Part<'p, 'h, 'b> {
 /// These bytes are no HTTP/1.1 response; what is wrong with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not HTTP/1.1: {0}")]
-pub(crate) struct Malformed(&'static str);
+pub struct Malformed(&'static str);
 
 /// How the end of a body is known.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ enum Chunk {
 
 /// The response to one request.
 #[derive(Debug)]
-pub(crate) struct ResponseReader {
+pub struct ResponseReader {
     /// Beginning of a head that is not whole.
     head: Vec<u8>,
     /// Once the head is known.
@@ -145,8 +145,15 @@ pub(crate) struct ResponseReader {
     excess: bool,
 }
 
+impl Default for ResponseReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ResponseReader {
-    pub(crate) fn new() -> Self {
+    /// Before its first byte.
+    pub fn new() -> Self {
         Self {
             head: Vec::new(),
             framing: None,
@@ -157,27 +164,27 @@ impl ResponseReader {
     }
 
     /// Whether a byte of it came.
-    pub(crate) fn begun(&self) -> bool {
+    pub fn begun(&self) -> bool {
         self.framing.is_some() || !self.head.is_empty()
     }
 
     /// Whether its body is whole.
-    pub(crate) fn whole(&self) -> bool {
+    pub fn whole(&self) -> bool {
         matches!(self.framing, Some(Framing::Whole))
     }
 
     /// Whether the head came.
-    pub(crate) fn has_head(&self) -> bool {
+    pub fn has_head(&self) -> bool {
         self.framing.is_some()
     }
 
     /// Whether another request may follow on its connection.
-    pub(crate) fn reusable(&self) -> bool {
+    pub fn reusable(&self) -> bool {
         self.whole() && self.keep_alive && !self.excess
     }
 
     /// Whether the end of the connection is the proper end of the body.
-    pub(crate) fn ends_with_connection(&self) -> bool {
+    pub fn ends_with_connection(&self) -> bool {
         matches!(self.framing, Some(Framing::UntilClose | Framing::Whole))
     }
 
@@ -185,7 +192,7 @@ impl ResponseReader {
     ///
     /// # Errors
     /// [`Malformed`]; the parts before were handed out, and it is of no more use.
-    pub(crate) fn feed(
+    pub fn feed(
         &mut self,
         bytes: &[u8],
         mut sink: impl FnMut(Part<'_, '_, '_>),

@@ -17,7 +17,7 @@ mod error;
 mod exchange;
 pub mod gaps;
 mod heartbeat;
-mod http1;
+pub mod http1;
 mod limits;
 pub mod outcome;
 mod pacing;

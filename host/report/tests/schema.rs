@@ -66,7 +66,7 @@ fn the_summary_of_a_load_without_requests_holds_to_its_schema() {
         slo: SloThresholds::PINNED,
         partial: true,
     });
-    let report = LoadReport::new(builder.finish(&pinned_histogram(), &[]), None);
+    let report = LoadReport::new(builder.finish(&pinned_histogram(), &[]), None, None);
     let mut value = serde_json::to_value(&report).unwrap();
     let problems: Vec<String> = validator
         .iter_errors(&value)
