@@ -243,10 +243,8 @@ fn measure(
     command.stdout(std::fs::File::create(&output)?);
     command.stderr(std::fs::File::create(folder.join("stderr"))?);
     let started_ns = monotonic_ns();
-    let (cpu_s, peak_memory_mb) = run(command.spawn()?).with_context(|| {
-        let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
-        format!("{said}")
-    })?;
+    let (cpu_s, peak_memory_mb) = run(command.spawn()?)
+        .with_context(|| std::fs::read_to_string(folder.join("stderr")).unwrap_or_default())?;
     let pid = i32::try_from(target.0.id())?;
     // SAFETY: a signal to our own child, which is not waited for yet.
     unsafe { libc::kill(pid, libc::SIGTERM) };
