@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use blackstart_config::ConfigError;
 use blackstart_plugins::PluginError;
+use blackstart_record::RecordError;
 
 /// Exit codes of every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,16 @@ impl Failure {
     /// A fault of the instrument or its surroundings (files, threads).
     pub fn internal(error: impl Into<anyhow::Error>) -> Self {
         Self::new(Exit::Internal, error)
+    }
+
+    /// Records that cannot be read or written: damaged ones fail as a check does, the system's refusal
+    /// is a fault of the surroundings.
+    pub fn records(error: RecordError) -> Self {
+        let exit = match error {
+            RecordError::Damaged { .. } => Exit::Invalid,
+            RecordError::Io { .. } => Exit::Internal,
+        };
+        Self::new(exit, error)
     }
 
     /// Adds a way to mend it.

@@ -90,6 +90,25 @@ fn an_interrupt_while_the_server_starts_is_an_orderly_end() {
     assert!(results.join("report.html").exists());
 }
 
+/// A server that dies at every start is not started until the start timeout either.
+#[test]
+fn a_server_that_dies_at_every_start_is_given_up() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = CampaignText::new("again", free_port());
+    campaign.restart = "always";
+    campaign.mock = vec!["--no-such-option".into()];
+    let finished = common::run(&instrument, &campaign);
+    finished.expect_code(5);
+    for words in [
+        "ended with exit code 3 before it answered, and so did each of its 4 starts",
+        "its last line was:",
+    ] {
+        assert!(finished.stderr.contains(words), "{}", finished.stderr);
+    }
+    instrument.expect_nothing_left(common::GONE_WITHIN);
+}
+
 /// A server that ended for good is not waited for until the start timeout.
 #[test]
 fn a_server_that_ends_at_once_is_named_with_its_last_words() {

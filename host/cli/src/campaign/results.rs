@@ -298,7 +298,7 @@ fn analyse_and_judge(
     let files = RunFiles::new(dir);
     if files.journal().exists() {
         // The instrument was killed before the journal was sealed; its records are whole.
-        seal_journal(dir).map_err(Failure::internal)?;
+        seal_journal(dir).map_err(Failure::records)?;
     }
     let boundaries: Vec<Boundaries> = plan
         .target
@@ -341,7 +341,7 @@ pub(super) fn figures(
         }),
         None => read_run_noting(dir),
     };
-    let (records, notes) = read.map_err(Failure::internal)?;
+    let (records, notes) = read.map_err(Failure::records)?;
     let mut analysis = analyze_run(plan, planned, &records)
         .map_err(|e| Failure::internal(e).context(format!("analysing run {}", planned.run)))?;
     analysis.notes.extend(notes);

@@ -17,6 +17,8 @@ use blackstart_targets::{Runtime, TargetError, Targets};
 use super::run::{RunContext, TICK};
 use crate::exit::{Exit, Failure};
 
+/// Starts that ended before the server answered, after which another one is hopeless.
+const HOPELESS_STARTS: u32 = 4;
 /// Start of a running (not launched) replica: it is there or it is not.
 const RUNNING_TIMEOUT_NS: i64 = 20 * NS_PER_S;
 
@@ -123,8 +125,16 @@ fn watched<T>(given_up: impl Fn() -> bool + Sync, wait: impl FnOnce(&AtomicBool)
     })
 }
 
-/// How a launched main process ended, if its policy does not start it again.
-fn exit_for_good(targets: &Targets, replica: &ReplicaPlan) -> Option<(Option<i32>, Option<i32>)> {
+/// The end of a launched server that has never answered.
+struct Ended {
+    /// Exit code, or signal, of the last start.
+    exit: (Option<i32>, Option<i32>),
+    /// How often it was started.
+    starts: u32,
+}
+
+/// How a launched main process ended, if its policy does not start it again, or has so often in vain.
+fn exit_for_good(targets: &Targets, replica: &ReplicaPlan) -> Option<Ended> {
     let RuntimePlan::Process(process) = &replica.runtime else {
         return None;
     };
@@ -132,16 +142,21 @@ fn exit_for_good(targets: &Targets, replica: &ReplicaPlan) -> Option<(Option<i32
     else {
         return None;
     };
-    if supervised.main().is_some() {
-        return None;
-    }
     let exit = supervised.last_exit()?;
+    let starts = supervised.restarts() + 1;
+    if supervised.main().is_some() {
+        // One more than the hopeless ones, which has not ended yet.
+        return (starts > HOPELESS_STARTS).then_some(Ended {
+            exit,
+            starts: starts - 1,
+        });
+    }
     let again = match process.restart {
         RestartPolicy::Always => true,
         RestartPolicy::OnFailure => exit.0 != Some(0),
         RestartPolicy::No => false,
     };
-    (!again).then_some(exit)
+    (!again || starts >= HOPELESS_STARTS).then_some(Ended { exit, starts })
 }
 
 /// The last line of a log that is not empty, from the log's last few KiB: a server may have written
@@ -160,19 +175,23 @@ fn last_line(log: &Path) -> Option<String> {
 }
 
 fn ended_for_good(context: &RunContext<'_>, targets: &Targets, replica: &ReplicaPlan) -> Failure {
-    let how = match exit_for_good(targets, replica) {
+    let ended = exit_for_good(targets, replica);
+    let how = match ended.as_ref().map(|ended| ended.exit) {
         Some((Some(code), _)) => format!("ended with exit code {code}"),
         Some((_, Some(signal))) => format!("was ended by signal {signal}"),
         _ => "ended".to_owned(),
+    };
+    let so = match ended.map(|ended| ended.starts) {
+        Some(starts) if starts >= HOPELESS_STARTS => {
+            format!("and so did each of its {starts} starts")
+        }
+        _ => "and its restart policy does not start it again".to_owned(),
     };
     let log = RunFiles::new(context.dir).server_log(&replica.id);
     let last = last_line(&log).unwrap_or_else(|| "(no output)".to_owned());
     Failure::message(
         Exit::Target,
-        format!(
-            "replica {} {how} before it answered, and its restart policy does not start it again",
-            replica.id
-        ),
+        format!("replica {} {how} before it answered, {so}", replica.id),
     )
     .help(format!(
         "its last line was: {last}\nthe whole output is in {}",

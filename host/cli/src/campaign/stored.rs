@@ -71,7 +71,7 @@ pub fn check_unsealed(dir: &Path, plan: &Plan) -> Result<(), Failure> {
         if !path.exists() {
             continue;
         }
-        let repeats = read_events(&path).map_err(Failure::internal)?.repeats();
+        let repeats = read_events(&path).map_err(Failure::records)?.repeats();
         strange.extend(
             repeats.iter().take(MOST_NAMED).map(|(line, first)| {
                 format!("{run}/events.jsonl: line {line} repeats line {first}")

@@ -58,7 +58,7 @@ pub fn run(args: MergeArgs) -> Outcome {
     let total = join_requests(&parts, &files)?;
     let mut gaps = GapHistograms::default();
     for part in &parts {
-        let own = read_gaps(&RunFiles::new(&part.dir).gaps()).map_err(Failure::internal)?;
+        let own = read_gaps(&RunFiles::new(&part.dir).gaps()).map_err(Failure::records)?;
         gaps.add(own);
     }
     write_gaps(&files.gaps(), &gaps).map_err(Failure::internal)?;
@@ -96,7 +96,7 @@ fn read(dir: &Path) -> Result<Part, Failure> {
     }
     let spec = load::read_spec(dir)?;
     let events = read_events(&RunFiles::new(dir).events())
-        .map_err(Failure::internal)?
+        .map_err(Failure::records)?
         .events;
     let epoch = events.iter().find_map(|e| match e.kind {
         EventKind::Epoch { unix_ns, .. } => Some(unix_ns),
@@ -193,7 +193,7 @@ fn join_requests(parts: &[Part], files: &RunFiles) -> Result<u64, Failure> {
             }
         };
         for_each_request(&RunFiles::new(&part.dir).requests(), &mut add)
-            .map_err(Failure::internal)?;
+            .map_err(Failure::records)?;
         if let Some(problem) = problem {
             return Err(problem);
         }

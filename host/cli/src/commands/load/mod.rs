@@ -125,9 +125,9 @@ pub fn analyze(dir: &Path) -> Outcome {
     let files = RunFiles::new(dir);
     let killed = files.journal().exists();
     if killed {
-        seal_journal(dir).map_err(Failure::internal)?;
+        seal_journal(dir).map_err(Failure::records)?;
     }
-    let events = read_events(&files.events()).map_err(Failure::internal)?;
+    let events = read_events(&files.events()).map_err(Failure::records)?;
     let partial = killed || was_cut_off(&events.events);
     let kept = Some(dir.display().to_string());
     let summary = sum_up(&spec, dir, partial, kept)?;
@@ -141,7 +141,7 @@ pub fn analyze(dir: &Path) -> Outcome {
 /// # Errors
 /// When it cannot be read, or is in another version's format.
 pub(super) fn read_spec(dir: &Path) -> Result<LoadSpec, Failure> {
-    let spec: LoadSpec = read_json(&dir.join(SPEC_FILE)).map_err(Failure::internal)?;
+    let spec: LoadSpec = read_json(&dir.join(SPEC_FILE)).map_err(Failure::records)?;
     if spec.schema_version != LOAD_SPEC_SCHEMA_VERSION {
         let what = format!(
             "{}: written by version {} of the instrument, in a format that this one does not read",
@@ -422,9 +422,9 @@ pub(super) fn sum_up(
         slo: spec.slo,
         partial,
     });
-    for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::internal)?;
-    let gaps = read_gaps(&files.gaps()).map_err(Failure::internal)?;
-    let events = read_events(&files.events()).map_err(Failure::internal)?;
+    for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::records)?;
+    let gaps = read_gaps(&files.gaps()).map_err(Failure::records)?;
+    let events = read_events(&files.events()).map_err(Failure::records)?;
     let figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events);
     let summary = LoadReport::new(figures, spec.tls.clone(), out);
     write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;
