@@ -810,6 +810,17 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
         assert_eq!(own.len() as u32, r.content_events.saturating_sub(1));
         assert_eq!(own.iter().map(|g| g.gap_ns).max(), r.gap_max_ns, "{r:?}");
     }
+    // Damaged records fail as a check does.
+    let table = instrument.path("out/requests.parquet");
+    let bytes = std::fs::read(&table).unwrap();
+    std::fs::write(&table, &bytes[..bytes.len() / 2]).unwrap();
+    let finished = instrument.run(["analyze", "out"]);
+    finished.expect_code(2);
+    assert!(
+        finished.stderr.contains("requests.parquet"),
+        "{}",
+        finished.stderr
+    );
     server.signal(Signal::TERM);
     server.finish();
     instrument.expect_nothing_left(GONE_WITHIN);
