@@ -55,9 +55,21 @@ impl Address {
             ));
         }
         let host = authority.host();
-        let port = authority
-            .port_u16()
-            .unwrap_or(if tls.is_some() { 443 } else { 80 });
+        let port = match authority.as_str().get(host.len()..) {
+            None | Some("") => {
+                if tls.is_some() {
+                    443
+                } else {
+                    80
+                }
+            }
+            // One beyond the range must not become the scheme's own.
+            Some(rest) => rest
+                .strip_prefix(':')
+                .and_then(|digits| digits.parse().ok())
+                .filter(|port| *port != 0)
+                .ok_or_else(|| wrong("its port is no number from 1 to 65535"))?,
+        };
         let name = host.trim_start_matches('[').trim_end_matches(']');
         let tls = tls
             .map(|client| client.peer(name))
@@ -137,6 +149,8 @@ mod tests {
             ("http://", "http://host:port"),
             ("http://u:p@127.0.0.1", "user name"),
             ("http://127.0.0.1/?a=1", "query"),
+            ("http://127.0.0.1:99999", "port"),
+            ("http://127.0.0.1:0", "port"),
             ("http://no-such-host.invalid:1", "cannot resolve"),
         ] {
             let error = resolve(url).unwrap_err().to_string();

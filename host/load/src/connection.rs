@@ -307,6 +307,8 @@ pub(crate) struct Connection {
     peer: Option<TlsPeer>,
     /// A write failed; the answer to it may still be there to be read.
     write_failure: Option<io::Error>,
+    /// TLS holds bytes of a request that the socket did not take yet.
+    unflushed: bool,
     /// Requests sent before.
     served: u64,
 }
@@ -351,6 +353,7 @@ impl Connection {
             transport: Transport { wire, layer },
             peer,
             write_failure: None,
+            unflushed: false,
             served: 0,
         })
     }
@@ -414,10 +417,11 @@ impl Connection {
         unsent: &mut &[u8],
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        if !unsent.is_empty()
+        if (!unsent.is_empty() || self.unflushed)
             && let Poll::Ready(Err(e)) = self.poll_write(cx, unsent)
         {
             *unsent = &[];
+            self.unflushed = false;
             self.write_failure = Some(e);
         }
         let mut buffer = ReadBuf::new(buffer);
@@ -443,9 +447,16 @@ impl Connection {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             *unsent = &unsent[n..];
+            self.unflushed = true;
         }
-        // TLS keeps what it could not write yet.
-        Pin::new(&mut self.transport).poll_flush(cx)
+        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether bytes of a request that it has taken are not on the socket yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unflushed
     }
 
     /// What a failure to read or write means for the request that had come so far.

@@ -46,11 +46,24 @@ pub struct Chunk<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     pub prompt_tokens: Option<u64>,
     /// Tokens generated so far.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     pub completion_tokens: Option<u64>,
+}
+
+/// A count, also one that is written as `12.0`. What is none (`-1`, a text) is not known: a stream is
+/// not broken by it.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
+    Ok(raw.and_then(|raw| {
+        let text = raw.get();
+        text.parse().ok().or_else(|| {
+            let number: f64 = text.parse().ok()?;
+            (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64)
+        })
+    }))
 }
 
 /// Parses the data of one event.
@@ -68,7 +81,11 @@ pub fn parse(data: &[u8]) -> Result<Parsed<'_>, String> {
     let text = std::str::from_utf8(data).map_err(|e| format!("an event is not UTF-8: {e}"))?;
     let object: Object<'_> =
         serde_json::from_str(text).map_err(|e| format!("an event is not a JSON chunk: {e}"))?;
-    if object.error.is_some() || object.object.is_some_and(|o| o.get() == "\"error\"") {
+    // Some servers write "no error" into every chunk.
+    let error = object
+        .error
+        .filter(|e| !matches!(e.get(), "null" | "false" | "\"\"" | "{}"));
+    if error.is_some() || object.object.is_some_and(|o| o.get() == "\"error\"") {
         return Ok(Parsed::Error(text));
     }
     Ok(Parsed::Chunk(Chunk {
@@ -290,10 +307,23 @@ mod tests {
                 "{error}"
             );
         }
-        assert!(matches!(
-            parse(br#"{"error":null,"choices":[]}"#),
-            Ok(Parsed::Chunk(_))
-        ));
+        for none in ["null", "false", "\"\"", "{}"] {
+            let json = format!(r#"{{"error":{none},"choices":[]}}"#);
+            assert!(
+                matches!(parse(json.as_bytes()), Ok(Parsed::Chunk(_))),
+                "{json}"
+            );
+        }
+        for (count, known) in [
+            ("12", Some(12)),
+            ("12.0", Some(12)),
+            ("-1", None),
+            ("\"x\"", None),
+        ] {
+            let json = format!(r#"{{"choices":[],"usage":{{"completion_tokens":{count}}}}}"#);
+            let usage = chunk(&json).usage.unwrap();
+            assert_eq!(usage.completion_tokens, known, "{json}");
+        }
         for bad in [
             &b"{"[..],
             b"[1,2]",

@@ -19,8 +19,11 @@ use crate::pool::Pool;
 const DRAIN_LIMIT: Duration = Duration::from_millis(250);
 /// How many bytes may come in that time.
 const MAX_DRAIN_BYTES: usize = 64 << 10;
-/// Reads of one connection before the others have their turn.
-const READS_IN_A_ROW: usize = 8;
+/// Bytes of one connection that are taken before the others have their turn: a server that sends as
+/// fast as it can must not hold up the requests that are due.
+const BYTES_IN_A_TURN: usize = 16 << 10;
+/// How long what explains a certain failure may take to come, before the request is over.
+const EXPLANATION_LIMIT: Duration = Duration::from_millis(250);
 /// The last stretch before the intended time, in which nothing else is looked after: about as long as
 /// it takes to look after another connection.
 const LAST_STRETCH_NS: i64 = 10_000;
@@ -86,33 +89,67 @@ pub(crate) async fn exchange(
     wait_out(clock, due_ns).await;
     let mut answer = ResponseReader::new();
     let mut unsent = request;
-    let end = poll_fn(|cx| {
-        poll_answer(
-            cx,
-            pool,
-            &mut connection,
-            &mut unsent,
-            &mut answer,
-            |part, read| {
-                response.read_by_kernel(read.user_ns, read.kernel_ns);
-                match part {
-                    Part::Head(head) => response.head(
-                        read.user_ns,
-                        head.status,
-                        head.text("content-type"),
-                        replica_header.and_then(|name| head.text(name)),
-                    ),
-                    Part::Data(bytes) => {
-                        response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
+    let mut explained_until: Option<tokio::time::Instant> = None;
+    let end = loop {
+        let explaining = explained_until.is_some();
+        let turn = poll_fn(|cx| {
+            poll_answer(
+                cx,
+                pool,
+                &mut connection,
+                &mut unsent,
+                &mut answer,
+                |seen, read| {
+                    response.read_by_kernel(read.user_ns, read.kernel_ns);
+                    match seen {
+                        Seen::Read => response.heard(read.user_ns),
+                        Seen::Part(Part::Head(head)) => response.head(
+                            read.user_ns,
+                            head.status,
+                            head.text("content-type"),
+                            replica_header.and_then(|name| head.text(name)),
+                        ),
+                        Seen::Part(Part::Data(bytes)) => {
+                            response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
+                        }
+                        Seen::Part(Part::End) => response.end(read.user_ns, BodyEnd::Clean),
                     }
-                    Part::End => response.end(read.user_ns, BodyEnd::Clean),
+                    if response.decided() {
+                        Wish::Enough
+                    } else if response.failing() && !explaining {
+                        Wish::Pause
+                    } else {
+                        Wish::More
+                    }
+                },
+            )
+        });
+        let end = match explained_until {
+            None => turn.await,
+            Some(until) => match tokio::time::timeout_at(until, turn).await {
+                Ok(end) => end,
+                Err(_) => {
+                    response.give_up_explanation();
+                    return None;
                 }
-                response.decided()
             },
-        )
-    })
-    .await;
+        };
+        match end {
+            // Not woken at once, as a waker would do: the event loop looks at everything else first.
+            End::Turn => tokio::task::yield_now().await,
+            // The failure is certain; what follows can only explain it, and must not hold up a place
+            // under the concurrency cap.
+            End::Pause => {
+                explained_until = Some(tokio::time::Instant::now() + EXPLANATION_LIMIT);
+            }
+            end => break end,
+        }
+    };
     match end {
+        End::Turn | End::Pause => {}
+        // The server answered and left a part of the request unread: what is sent next would be taken
+        // for the rest of it.
+        End::Enough if !unsent.is_empty() || connection.has_unsent() => {}
         End::Enough => {
             let leftover = Leftover { connection, answer };
             if leftover.answer.whole() {
@@ -146,16 +183,36 @@ async fn wait_out(clock: RunClock, due_ns: i64) {
     }
 }
 
-/// Why the reading of an answer ended.
+/// Why the reading of an answer paused, or ended.
 enum End {
     /// Its receiver has seen enough.
     Enough,
+    /// Its receiver asked for a pause.
+    Pause,
+    /// Others have their turn.
+    Turn,
     /// The connection was closed.
     Closed,
     /// The connection failed.
     Failed(io::Error),
     /// What came is no HTTP.
     Malformed(Malformed),
+}
+
+/// What the receiver of an answer is shown.
+enum Seen<'p, 'h, 'b> {
+    /// A read, before its parts: bytes came, whatever they are.
+    Read,
+    /// A part of the answer.
+    Part(Part<'p, 'h, 'b>),
+}
+
+/// What the receiver of an answer wants next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    More,
+    Pause,
+    Enough,
 }
 
 /// The read that brought a part.
@@ -165,18 +222,19 @@ struct Read {
     number: u64,
 }
 
-/// Sends what is unsent and hands out the parts of the answer, until `sink` has seen enough.
+/// Sends what is unsent and hands out the parts of the answer, until `sink` wants a pause or no more.
 fn poll_answer(
     cx: &mut Context<'_>,
     pool: &Pool,
     connection: &mut Connection,
     unsent: &mut &[u8],
     answer: &mut ResponseReader,
-    mut sink: impl FnMut(Part<'_, '_, '_>, &Read) -> bool,
+    mut sink: impl FnMut(Seen<'_, '_, '_>, &Read) -> Wish,
 ) -> Poll<End> {
     // Of the thread, not of the connection: what is read is taken apart at once.
     let buffer = &mut *pool.buffer.borrow_mut();
-    for _ in 0..READS_IN_A_ROW {
+    let mut left = BYTES_IN_A_TURN;
+    while left > 0 {
         let bytes = match ready!(connection.poll_read(cx, unsent, buffer)) {
             Ok(0) => return Poll::Ready(End::Closed),
             Ok(n) => &buffer[..n],
@@ -188,17 +246,20 @@ fn poll_answer(
             kernel_ns,
             number: connection.reads(),
         };
-        let mut enough = false;
-        let fed = answer.feed(bytes, |part| enough = sink(part, &read));
-        if enough {
-            return Poll::Ready(End::Enough);
+        left = left.saturating_sub(bytes.len());
+        let mut wish = sink(Seen::Read, &read);
+        let fed = answer.feed(bytes, |part| wish = sink(Seen::Part(part), &read));
+        match wish {
+            Wish::Enough => return Poll::Ready(End::Enough),
+            Wish::More | Wish::Pause if fed.is_err() => {}
+            Wish::Pause => return Poll::Ready(End::Pause),
+            Wish::More => {}
         }
         if let Err(e) = fed {
             return Poll::Ready(End::Malformed(e));
         }
     }
-    cx.waker().wake_by_ref();
-    Poll::Pending
+    Poll::Ready(End::Turn)
 }
 
 impl Leftover {
@@ -214,23 +275,35 @@ impl Leftover {
 pub(crate) async fn recycle(pool: &Pool, mut leftover: Leftover) {
     let mut bytes = 0;
     let Leftover { connection, answer } = &mut leftover;
-    let drain = poll_fn(|cx| {
-        poll_answer(
-            cx,
-            pool,
-            connection,
-            &mut &[][..],
-            answer,
-            |part, _| match part {
-                Part::Data(data) => {
-                    bytes += data.len();
-                    bytes > MAX_DRAIN_BYTES
-                }
-                Part::Head(_) => false,
-                Part::End => true,
-            },
-        )
-    });
+    let drain = async {
+        loop {
+            let turn = poll_fn(|cx| {
+                poll_answer(
+                    cx,
+                    pool,
+                    connection,
+                    &mut &[][..],
+                    answer,
+                    |seen, _| match seen {
+                        Seen::Part(Part::Data(data)) => {
+                            bytes += data.len();
+                            if bytes > MAX_DRAIN_BYTES {
+                                Wish::Enough
+                            } else {
+                                Wish::More
+                            }
+                        }
+                        Seen::Part(Part::End) => Wish::Enough,
+                        Seen::Part(Part::Head(_)) | Seen::Read => Wish::More,
+                    },
+                )
+            });
+            match turn.await {
+                End::Turn => tokio::task::yield_now().await,
+                end => break end,
+            }
+        }
+    };
     if let Ok(End::Enough) = tokio::time::timeout(DRAIN_LIMIT, drain).await {
         leftover.put_back(pool);
     }

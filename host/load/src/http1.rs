@@ -388,6 +388,8 @@ fn chunk_step<'b>(
             *at = if *left == 0 {
                 Chunk::TrailerStart
             } else {
+                // Extensions are bounded for each chunk: a long stream may have one on each.
+                *overhead = 0;
                 Chunk::Data
             };
         }

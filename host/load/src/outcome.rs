@@ -297,7 +297,7 @@ impl Response {
         self.byte(at_ns);
         self.record.headers_ns = Some(at_ns);
         self.record.http_status = Some(status);
-        self.record.replica = replica.map(|r| bounded(r, MAX_REPLICA_CHARS));
+        self.record.replica = replica.map(|r| bounded(&self.redacted(r), MAX_REPLICA_CHARS));
         // A missing content type is judged by what the body turns out to be.
         let event_stream = content_type.is_none_or(|t| {
             let essence = t.split(';').next().unwrap_or(t).trim();
@@ -403,6 +403,25 @@ impl Response {
         // A request that was never due is observed for no time, not for a negative one.
         self.record.ended_ns = at_ns.max(self.record.intended_ns);
         self.decided = true;
+    }
+
+    /// Bytes of the response came, whatever they are: of a head or of its framing too.
+    pub fn heard(&mut self, at_ns: i64) {
+        if !self.decided && !self.late(at_ns) {
+            self.byte(at_ns);
+        }
+    }
+
+    /// Whether a failure is certain and what explains it may still come.
+    pub fn failing(&self) -> bool {
+        self.failure.is_some() && !self.decided
+    }
+
+    /// What explains a certain failure has had its time.
+    pub fn give_up_explanation(&mut self) {
+        if !self.decided {
+            self.decide();
+        }
     }
 
     /// Whether the outcome is fixed; what comes later changes nothing.
@@ -522,7 +541,7 @@ impl Response {
         if let Some(finish) = chunk.finish {
             let name = serde_json::from_str::<String>(finish.get())
                 .unwrap_or_else(|_| finish.get().to_owned());
-            let reason = FinishReason::from_name(bounded_reason(&name));
+            let reason = FinishReason::from_name(bounded_reason(&self.redacted(&name)));
             if reason == FinishReason::Abort {
                 self.fail(at_ns, ErrorClass::Aborted, Some("finish reason abort"));
             }
@@ -605,7 +624,12 @@ impl Response {
             return;
         };
         if matches!(class, ErrorClass::HttpStatus | ErrorClass::NotSse) && !self.sample.is_empty() {
-            let body = String::from_utf8_lossy(&self.sample).into_owned();
+            let mut body = String::from_utf8_lossy(&self.sample).into_owned();
+            if self.sample.len() == MAX_SAMPLE_BYTES
+                && let Some(secret) = &self.expect.secret
+            {
+                secret.cut_beginning(&mut body);
+            }
             match delta::error_object(body.trim()) {
                 Some((code, message)) => {
                     self.record.error_code = code;
@@ -633,11 +657,14 @@ impl Response {
 
     fn set_text(&mut self, text: &str) {
         // The secret goes first: cutting might leave half of it.
-        let text = match &self.expect.secret {
-            Some(secret) => bounded_reason(&secret.redact(text)),
-            None => bounded_reason(text),
-        };
-        self.record.error_text = Some(text);
+        self.record.error_text = Some(bounded_reason(&self.redacted(text)));
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        match &self.expect.secret {
+            Some(secret) => secret.redact(text),
+            None => text.to_owned(),
+        }
     }
 
     fn keep(&mut self, bytes: &[u8]) {

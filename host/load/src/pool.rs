@@ -11,7 +11,7 @@ use crate::outcome::BodyEnd;
 use crate::receive::ReceiveClock;
 
 /// Most bytes of one read.
-const READ_BUFFER_BYTES: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 16 << 10;
 /// Idle connections that are kept open; further ones are closed when they become idle.
 const MAX_IDLE: usize = 4096;
 

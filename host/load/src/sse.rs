@@ -13,6 +13,10 @@ use memchr::memchr2;
 /// hostile.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
 
+/// Room that a buffer keeps for the next event: more than almost any, and little for a stream that had
+/// one huge event and is silent since.
+const KEPT_BYTES: usize = 16 << 10;
+
 const BYTE_ORDER_MARK: &[u8; 3] = b"\xEF\xBB\xBF";
 
 /// One event.
@@ -89,6 +93,7 @@ impl SseDecoder {
                 let mut line = std::mem::take(&mut self.line);
                 self.end_line(&line, &mut sink);
                 line.clear();
+                line.shrink_to(KEPT_BYTES);
                 self.line = line;
             }
             rest = &rest[end + 1..];
@@ -133,6 +138,7 @@ impl SseDecoder {
                 });
             }
             self.data.clear();
+            self.data.shrink_to(KEPT_BYTES);
             self.has_data = false;
             self.named_error = false;
             return;

@@ -9,6 +9,7 @@ mod pacing;
 mod receive;
 mod support;
 mod tls;
+mod unruly;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
