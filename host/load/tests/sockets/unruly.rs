@@ -24,8 +24,8 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
 
 #[test]
 fn a_connection_with_half_a_request_on_it_serves_no_other() {
-    // Bodies of about a megabyte, which no socket buffer takes at once.
-    const WORDS: u32 = 200_000;
+    // Bodies of about six megabytes, which no socket buffer takes at once.
+    const WORDS: u32 = 1_000_000;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 8 << 10).unwrap();
     let address = listener.local_addr().unwrap();
