@@ -338,8 +338,10 @@ impl LoadFiguresBuilder {
         if let Some(kind) = r.censor_kind {
             *self.by_kind.entry(kind.name().to_owned()).or_default() += 1;
         }
-        // A request that was never due (the load ended before) was observed for no time.
-        let due = r.observed_ns() > 0 || r.dispatched_ns.is_some();
+        // A request that was never due (the load ended before) was observed for no time. One that
+        // failed for no time was due: its connection was refused ahead of it.
+        let due =
+            r.outcome != Outcome::Censored || r.observed_ns() > 0 || r.dispatched_ns.is_some();
         if let Some(turn) = r.turn {
             self.turns.get_or_insert_with(Turns::new).push(r, turn, due);
         }
@@ -381,7 +383,8 @@ impl LoadFiguresBuilder {
         let partial = self.asked.partial || self.by_kind.contains_key(cut_off);
         let duration_s = self.end_ns.max(0) as f64 / NS_PER_S as f64;
         // What of the load's length came to pass.
-        let offered_s = if partial {
+        // A closed loop may have come to its last request before.
+        let offered_s = if partial || self.asked.rate_per_s.is_none() {
             duration_s.min(self.asked.length_ns as f64 / NS_PER_S as f64)
         } else {
             self.asked.length_ns as f64 / NS_PER_S as f64

@@ -7,7 +7,7 @@ mod common;
 
 use blackstart_analyze::{LoadAsked, LoadFigures, LoadFiguresBuilder};
 use blackstart_plan::SloThresholds;
-use blackstart_record::{CensorKind, Outcome, RequestRecord, pinned_histogram};
+use blackstart_record::{CensorKind, ErrorClass, Outcome, RequestRecord, pinned_histogram};
 use common::request;
 
 const MS: i64 = 1_000_000;
@@ -33,6 +33,19 @@ fn turn(index: u64, turn: u32, ttft_ms: i64) -> RequestRecord {
         ended_ns: intended_ns + 900 * MS,
         ..request(index, intended_ns)
     }
+}
+
+#[test]
+fn a_refused_connection_was_due_although_nothing_was_observed() {
+    let mut refused = turn(0, 0, 20);
+    refused.outcome = Outcome::Errored;
+    refused.error_class = Some(ErrorClass::Connect);
+    refused.dispatched_ns = None;
+    refused.first_token_ns = None;
+    refused.ended_ns = refused.intended_ns;
+    let found = figures(&[refused, turn(1, 0, 20)]);
+    assert_eq!((found.scheduled, found.never_due, found.good), (2, 0, 1));
+    assert_eq!(found.goodput, Some(0.5));
 }
 
 #[test]

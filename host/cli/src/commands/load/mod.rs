@@ -404,6 +404,20 @@ fn watch(
     whole
 }
 
+/// How long requests are offered: as long as was asked, or as its number of requests lasts at its rate.
+fn offered_length_ns(spec: &LoadSpec) -> i64 {
+    let length_ns = spec.pace.length_ns();
+    match spec.pace {
+        Pace::Open {
+            requests: Some(n), ..
+        } if spec.load.rate_per_s > 0.0 => {
+            let lasts_ns = n as f64 / spec.load.rate_per_s * NS_PER_S as f64;
+            length_ns.min(lasts_ns as i64)
+        }
+        _ => length_ns,
+    }
+}
+
 /// Figures of what is on disk, which are then on disk too.
 pub(super) fn sum_up(
     spec: &LoadSpec,
@@ -418,7 +432,7 @@ pub(super) fn sum_up(
     };
     let mut figures = LoadFiguresBuilder::new(LoadAsked {
         rate_per_s,
-        length_ns: spec.pace.length_ns(),
+        length_ns: offered_length_ns(spec),
         slo: spec.slo,
         partial,
     });

@@ -205,7 +205,7 @@ fn latency(name: &str, d: &LatencyFigures) -> String {
 }
 
 fn row(name: &str, cells: &[String; 7]) -> String {
-    let cells: Vec<String> = cells.iter().map(|c| format!("{c:>10}")).collect();
+    let cells: Vec<String> = cells.iter().map(|c| format!("{c:>9}")).collect();
     format!("  {name:<11}{}", cells.concat())
 }
 
