@@ -16,6 +16,9 @@ use crate::receive_path::{CanaryFigures, canary};
 use crate::time::NS_PER_S;
 use crate::{Span, slo};
 
+/// Shortest time over which an offered rate is given: the equal timestamps of a trace have none.
+const SHORTEST_OFFERED_S: f64 = 1e-3;
+
 /// Version of a load's `summary.json`.
 pub const LOAD_SUMMARY_SCHEMA_VERSION: u32 = 1;
 
@@ -400,7 +403,7 @@ impl LoadFiguresBuilder {
         let completed = self.outcomes[Outcome::Completed as usize];
         LoadFigures {
             asked_rate: self.asked.rate_per_s,
-            offered_rate: per(self.due, offered_s),
+            offered_rate: (offered_s >= SHORTEST_OFFERED_S).then(|| self.due as f64 / offered_s),
             scheduled,
             completed,
             errored: self.outcomes[Outcome::Errored as usize],

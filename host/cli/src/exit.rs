@@ -86,6 +86,7 @@ impl Failure {
     pub fn records(error: RecordError) -> Self {
         let exit = match error {
             RecordError::Damaged { .. } => Exit::Invalid,
+            RecordError::InUse { .. } => Exit::Configuration,
             RecordError::Io { .. } => Exit::Internal,
         };
         Self::new(exit, error)

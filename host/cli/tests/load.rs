@@ -667,8 +667,30 @@ fn parts_join_without_loss() {
             "{dirs:?}\n{}",
             finished.stderr
         );
-        let _ = std::fs::remove_dir_all(instrument.path("refused"));
+        assert!(!instrument.path("refused").exists(), "{dirs:?}");
     }
+    // Nor what somebody tampered with.
+    let tamper = |file: &str, from: &str, to: &str| {
+        let path = instrument.path("part-1").join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let at = text.find(from).unwrap() + from.len();
+        let digits = text[at..]
+            .find(|c: char| !c.is_ascii_digit() && c != ' ')
+            .unwrap();
+        let tampered = format!("{}{to}{}", &text[..at], &text[at + digits..]);
+        std::fs::write(&path, tampered).unwrap();
+        let finished = merge(&["part-0", "part-1", "part-2"], "refused");
+        finished.expect_code(2);
+        assert!(
+            finished.stderr.contains(file) && finished.stderr.contains("damaged"),
+            "{}",
+            finished.stderr
+        );
+        assert!(!instrument.path("refused").exists());
+        std::fs::write(&path, text).unwrap();
+    };
+    tamper("events.jsonl", "\"unix_ns\":", "-9223372036854775808");
+    tamper("load.json", "\"of\":", "0");
     let late = instrument.run(args(&["--shard", "0/2", "--start-at", "1000"]));
     late.expect_code(3);
     assert!(late.stderr.contains("has passed"), "{}", late.stderr);
@@ -796,12 +818,68 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
     load.wait_while_it_runs("some ends", || {
         (by_index(&read_truth(&truth), "request_end").len() >= 80).then_some(())
     });
+    // Nobody touches the records of a load that is still running.
+    for (args, code) in [
+        (&["analyze", "out"][..], 3),
+        (&["merge", "out", "--out", "joined"], 2),
+    ] {
+        let refused = instrument.run(args.iter().copied());
+        refused.expect_code(code);
+        assert!(
+            refused.stderr.contains("still running"),
+            "{}",
+            refused.stderr
+        );
+    }
+    // What is under way from here on has no record when the instrument dies.
+    admin(port, r#"{"mode":"stall"}"#);
+    std::thread::sleep(Duration::from_millis(2_500));
     load.signal(Signal::KILL);
     assert_eq!(load.finish().code, None);
+    std::fs::create_dir(instrument.path("damaged")).unwrap();
+    for file in ["load.json", "events.jsonl", "requests.journal"] {
+        let copy = instrument.path("damaged").join(file);
+        std::fs::copy(instrument.path("out").join(file), copy).unwrap();
+    }
     let finished = instrument.run(["analyze", "out"]);
     finished.expect_code(2);
+    assert!(
+        finished.stderr.contains("KILLED") && !finished.stderr.contains("DAMAGED"),
+        "{}",
+        finished.stderr
+    );
     let summary = json(&instrument.path("out").join("summary.json"));
     assert_eq!(summary["partial"], true);
+    // Every request of the schedule has one outcome, also those that the instrument took with it.
+    let mut records = requests(&instrument.path("out"));
+    records.sort_by_key(|r| r.index);
+    assert_eq!(summary["scheduled"], records.len());
+    assert!((0_u64..).zip(&records).all(|(k, r)| r.index == k));
+    let count = |field: &str| summary[field].as_u64().unwrap();
+    let due = count("scheduled") - count("never_due");
+    assert!(count("never_due") > 20_000, "{summary}");
+    assert!(count("censored") > count("never_due") + 20, "{summary}");
+    assert_eq!(
+        summary["goodput"].as_f64(),
+        Some(count("good") as f64 / due as f64)
+    );
+    // It is a part like any other.
+    instrument
+        .run(["merge", "out", "--out", "joined"])
+        .expect_code(2);
+    assert_eq!(
+        json(&instrument.path("joined/summary.json"))["scheduled"],
+        summary["scheduled"]
+    );
+    // A journal that was damaged behind its writer's back says so.
+    let journal = instrument.path("damaged/requests.journal");
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&journal, &bytes).unwrap();
+    let finished = instrument.run(["analyze", "damaged"]);
+    finished.expect_code(2);
+    assert!(finished.stderr.contains("DAMAGED"), "{}", finished.stderr);
     assert!(summary["completed"].as_u64().unwrap() > 0, "{summary}");
     // Every request that is known has all its gaps.
     let gaps = every_gap(&instrument.path("out"));
@@ -921,6 +999,29 @@ fn a_key_is_nowhere_to_be_found() {
     for entry in std::fs::read_dir(instrument.path("out")).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         assert!(!bytes.windows(KEY.len()).any(|w| w == KEY.as_bytes()));
+    }
+}
+
+#[test]
+fn a_late_refusal_leaves_no_folder() {
+    let instrument = instrument();
+    let nobody = url(free_port());
+    for (option, value) in [
+        ("--threads", "0"),
+        ("--timeout", "30h"),
+        ("--concurrency", "1000000"),
+        ("--start-at", "1000"),
+    ] {
+        let finished = instrument.run([
+            "load", "--url", &nobody, "--model", "m", "--rate", "1", option, value, "--out", "out",
+        ]);
+        finished.expect_code(3);
+        assert!(
+            !finished.stderr.contains("holds something"),
+            "{option}\n{}",
+            finished.stderr
+        );
+        assert!(!instrument.path("out").exists(), "{option}");
     }
 }
 
@@ -1112,6 +1213,28 @@ fn mistakes_are_named() {
             ],
             3,
             "--api-key-env",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--header",
+                "X-Goog-Api-Key: sk-1",
+            ],
+            3,
+            "--api-key-env",
+        ),
+        (
+            vec!["--url", "http://me:sk-1@127.0.0.1:1", "--rate", "1"],
+            3,
+            "a user name or password",
+        ),
+        (
+            vec!["--url", "https://me:sk-1@127.0.0.1:1", "--rate", "1"],
+            3,
+            "a user name or password",
         ),
         (
             vec![

@@ -59,16 +59,24 @@ const MIN_PROMPT_WORDS: u32 = 3;
 /// Longest run and longest client timeout.
 const MAX_RUN_NS: i64 = 7 * 86_400 * NS_PER_S;
 const MAX_TIMEOUT_NS: i64 = 86_400 * NS_PER_S;
-/// Headers whose values are secrets by nature.
-const SECRET_HEADERS: [&str; 7] = [
+/// What the names of headers contain whose values are secrets by nature.
+const SECRET_NAMES: [&str; 8] = [
     "authorization",
-    "proxy-authorization",
-    "x-api-key",
+    "token",
+    "secret",
+    "password",
     "api-key",
-    "x-auth-token",
+    "apikey",
+    "subscription-key",
     "cookie",
-    "set-cookie",
 ];
+
+/// Whether a header of this name holds a secret, as far as the name tells.
+pub fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
 /// Headers that the load path sets itself.
 const OWN_HEADERS: [&str; 7] = [
     "host",
@@ -540,7 +548,7 @@ fn load(
                 "remove it",
             ));
         }
-        if SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+        if is_secret_header(name) {
             return Err(source.secret_error_at(
                 &path,
                 format!("`{name}` holds a secret, and this file is copied into the results"),

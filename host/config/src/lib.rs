@@ -12,7 +12,7 @@ mod source;
 mod warnings;
 mod words;
 
-pub use build::{BuildContext, FaultFacts, GateChoice, build_plan};
+pub use build::{BuildContext, FaultFacts, GateChoice, build_plan, is_secret_header};
 pub use duration::{Duration, DurationError};
 pub use error::ConfigError;
 pub use model::*;

@@ -28,6 +28,15 @@ pub enum RecordError {
         /// How to mend it.
         mend: &'static str,
     },
+    /// The journal is still being written, or sealed, by another process.
+    #[error(
+        "{}: the load is still running, or another command reads its records right now; stop it or wait",
+        path.display()
+    )]
+    InUse {
+        /// The journal.
+        path: PathBuf,
+    },
 }
 
 /// The usual remedy of a damaged artifact.

@@ -6,8 +6,8 @@ use blackstart_clock::NS_PER_MS;
 use blackstart_plan::{LoadSpec, MAX_SCHEDULED_REQUESTS, Schedule, Share};
 use blackstart_record::{
     Event, EventKind, EventWriter, GapHistograms, GapParquetWriter, RequestParquetWriter,
-    RequestRecord, RunFiles, for_each_gap, for_each_request, read_events, read_gaps, write_gaps,
-    write_json_atomic,
+    RequestRecord, RunFiles, for_each_gap, for_each_request, journal_in_use, read_events,
+    read_gaps, write_gaps, write_json_atomic,
 };
 use clap::Args;
 
@@ -18,7 +18,7 @@ use crate::output::out;
 use crate::reporter::Reporter;
 
 /// Farthest that the epochs of two parts may lie apart on the wall clock.
-const EPOCH_TOLERANCE_NS: i64 = NS_PER_MS;
+const EPOCH_TOLERANCE_NS: u64 = NS_PER_MS.unsigned_abs();
 /// Load threads of one part, at most; keeps their numbers apart.
 const THREADS_PER_PART: u32 = 1_000;
 
@@ -53,7 +53,7 @@ pub fn run(args: MergeArgs) -> Outcome {
         .collect::<Result<_, _>>()?;
     parts.sort_by_key(|p| p.spec.share.number);
     check_parts(&parts)?;
-    load::new_folder(&args.out)?;
+    let claim = load::Claim::take(&args.out)?;
     let files = RunFiles::new(&args.out);
     let total = join_requests(&parts, &files)?;
     let mut gaps = GapHistograms::default();
@@ -77,6 +77,7 @@ pub fn run(args: MergeArgs) -> Outcome {
     let reporter = Reporter::new();
     reporter.say(clocks(&parts));
     load::tell(&summary, &reporter);
+    claim.keep();
     out!("{}", args.out.display());
     Ok(if partial { Exit::Invalid } else { Exit::Valid })
 }
@@ -91,7 +92,11 @@ fn read(dir: &Path) -> Result<Part, Failure> {
         return Err(at("holds no load (there is no load.json)")
             .help("give the folders that `load --shard … --out` wrote"));
     }
-    if RunFiles::new(dir).journal().exists() {
+    let journal = RunFiles::new(dir).journal();
+    if journal_in_use(&journal).map_err(Failure::records)? {
+        return Err(at("the load is still running").help("stop it or wait"));
+    }
+    if journal.exists() {
         return Err(at("its instrument was killed").help("run `blackstart analyze` on it first"));
     }
     let spec = load::read_spec(dir)?;
@@ -102,6 +107,11 @@ fn read(dir: &Path) -> Result<Part, Failure> {
         EventKind::Epoch { unix_ns, .. } => Some(unix_ns),
         _ => None,
     });
+    if epoch.is_some_and(|unix_ns| unix_ns < 0) {
+        let file = RunFiles::new(dir).events();
+        let what = format!("{}: damaged: its epoch lies before 1970", file.display());
+        return Err(wrong(what));
+    }
     let clock_bound_ns = events.iter().find_map(|e| match &e.kind {
         EventKind::Clock(sample) if sample.phase == load::WALL_CLOCK => Some(sample.bound_ns),
         _ => None,
@@ -132,7 +142,7 @@ fn check_parts(parts: &[Part]) -> Result<(), Failure> {
                 part.dir.display()
             )));
         }
-        let apart_ns = (part.epoch_unix_ns - first.epoch_unix_ns).abs();
+        let apart_ns = part.epoch_unix_ns.abs_diff(first.epoch_unix_ns);
         if apart_ns > EPOCH_TOLERANCE_NS {
             return Err(wrong(format!(
                 "{} and {} started {:.3} ms apart",

@@ -13,6 +13,8 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::histogram_codec;
 use super::plain::open_regular;
@@ -35,7 +37,30 @@ const KIND_EVERY_GAP: u8 = 2;
 /// Most gaps of one frame; at their largest they take 36 bytes each.
 pub const MAX_FRAME_GAPS: usize = 16 << 10;
 
-/// Appends to a journal. A frame is safe from a kill of this process once
+/// Takes the exclusive lock of a journal, which the kernel releases with the file's last descriptor,
+/// however its process ends. A file system that knows no locks is no reason to record nothing.
+fn hold(file: &File, path: &Path) -> Result<(), RecordError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(RecordError::InUse {
+            path: path.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a journal is there that some process writes or seals now.
+///
+/// # Errors
+/// When it is there and cannot be opened.
+pub fn journal_in_use(path: &Path) -> Result<bool, RecordError> {
+    match open_regular(path) {
+        Ok(file) => Ok(hold(&file, path).is_err()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(RecordError::io(path, "open it", e)),
+    }
+}
+
+/// Appends to a journal, which it holds locked for its life. A frame is safe from a kill of this process once
 /// [`flush`](Self::flush) returned; the load path flushes at least each second.
 #[derive(Debug)]
 pub struct RequestJournalWriter {
@@ -55,6 +80,7 @@ impl RequestJournalWriter {
             .create_new(true)
             .open(path)
             .map_err(|e| RecordError::io(path, "create it", e))?;
+        hold(&file, path)?;
         let mut writer = Self {
             path: path.to_owned(),
             out: BufWriter::with_capacity(BUFFER_BYTES, file),
@@ -174,6 +200,8 @@ pub struct RequestJournalReader {
     total: u64,
     good: u64,
     ended: bool,
+    /// Whether more is wrong than that the last frame is cut short.
+    damaged: bool,
 }
 
 impl RequestJournalReader {
@@ -194,6 +222,7 @@ impl RequestJournalReader {
             total,
             good: 0,
             ended: false,
+            damaged: false,
         };
         let mut magic = [0; MAGIC.len()];
         let n = reader.fill(&mut magic)?;
@@ -232,10 +261,12 @@ impl RequestJournalReader {
         let checksum = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
         if n < head.len() || length == 0 || length > MAX_FRAME_BYTES {
             self.ended = true;
+            self.damaged = n == head.len();
             return Ok(None);
         }
         let mut payload = vec![0; length];
-        let whole = self.fill(&mut payload)? == length && crc32fast::hash(&payload) == checksum;
+        let complete = self.fill(&mut payload)? == length;
+        let whole = complete && crc32fast::hash(&payload) == checksum;
         match whole.then(|| decode(&payload)).flatten() {
             Some(entry) => {
                 self.good += (head.len() + length) as u64;
@@ -243,6 +274,7 @@ impl RequestJournalReader {
             }
             None => {
                 self.ended = true;
+                self.damaged = complete;
                 Ok(None)
             }
         }
@@ -252,6 +284,20 @@ impl RequestJournalReader {
     /// `None`. 0 = the journal was whole.
     pub fn torn_bytes(&self) -> u64 {
         self.total.saturating_sub(self.good)
+    }
+
+    /// Whether what [`torn_bytes`](Self::torn_bytes) counts is more than a last frame that was cut
+    /// short: something damaged the file, and whole frames may lie behind the damage.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Keeps writers and other readers that hold it away for this reader's life.
+    ///
+    /// # Errors
+    /// When it is being written, or held by another.
+    pub fn hold(&self) -> Result<(), RecordError> {
+        hold(self.file.get_ref(), &self.path)
     }
 
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, RecordError> {
@@ -400,6 +446,49 @@ mod tests {
         let path = written(dir.path());
         let error = RequestJournalWriter::create(&path).unwrap_err().to_string();
         assert!(error.contains("does not hold a run yet"), "{error}");
+    }
+
+    #[test]
+    fn a_journal_is_in_use_as_long_as_its_writer_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("requests.journal");
+        assert!(!journal_in_use(&path).unwrap());
+        let mut writer = RequestJournalWriter::create(&path).unwrap();
+        writer.append(&record(0)).unwrap();
+        writer.flush().unwrap();
+        assert!(journal_in_use(&path).unwrap());
+        let error = crate::seal_journal(dir.path()).unwrap_err();
+        assert!(matches!(error, RecordError::InUse { .. }), "{error}");
+        assert!(path.exists());
+        drop(writer);
+        assert!(!journal_in_use(&path).unwrap());
+        assert_eq!(crate::seal_journal(dir.path()).unwrap().requests, 1);
+    }
+
+    #[test]
+    fn damage_is_told_from_a_torn_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let bytes = std::fs::read(&path).unwrap();
+        let damaged = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let mut reader = RequestJournalReader::open(&path).unwrap();
+            while reader.next_entry().unwrap().is_some() {}
+            reader.is_damaged()
+        };
+        assert!(!damaged(&bytes));
+        assert!(!damaged(&bytes[..bytes.len() - 5]));
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 2] ^= 0x10;
+        assert!(damaged(&flipped));
+    }
+
+    #[test]
+    fn what_the_writer_did_not_write_is_sealed_with_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        written(dir.path());
+        let summary = crate::seal_journal_with(dir.path(), (21..25).map(record)).unwrap();
+        assert_eq!((summary.requests, summary.added), (25, 4));
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use super::gaps_parquet::GapParquetWriter;
 use super::journal::{JournalEntry, RequestJournalReader};
 use super::requests_parquet::RequestParquetWriter;
 use super::run_dir::RunFiles;
-use crate::RecordError;
+use crate::{RecordError, RequestRecord};
 
 /// Buckets of gaps that are held open while the journal is read. A bucket that is met again after it
 /// was written is written again; its lines add up.
@@ -28,6 +28,10 @@ pub struct SealSummary {
     pub every_gap: Option<u64>,
     /// Bytes of the journal that its writer did not complete.
     pub torn_bytes: u64,
+    /// Whether these are more than a last frame that was cut short.
+    pub damaged: bool,
+    /// Of the rows, those that the journal did not hold.
+    pub added: u64,
 }
 
 /// Writes `requests.parquet`, `gaps.hlog.zst` and, where every gap was kept, `gaps.parquet` from
@@ -35,10 +39,23 @@ pub struct SealSummary {
 /// May be called again after it was interrupted anywhere.
 ///
 /// # Errors
-/// When the journal cannot be read or the tables cannot be written; the journal then stays.
+/// When the journal is still being written or cannot be read, or the tables cannot be written; the
+/// journal then stays.
 pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
+    seal_journal_with(dir, [])
+}
+
+/// As [`seal_journal`], with records of requests that the writer gave none behind the journal's own.
+///
+/// # Errors
+/// As [`seal_journal`].
+pub fn seal_journal_with(
+    dir: &Path,
+    more: impl IntoIterator<Item = RequestRecord>,
+) -> Result<SealSummary, RecordError> {
     let files = RunFiles::new(dir);
     let mut journal = RequestJournalReader::open(&files.journal())?;
+    journal.hold()?;
     let mut requests = RequestParquetWriter::create(&files.requests())?;
     let mut gaps = GapLogWriter::create(&files.gaps())?;
     let mut open: BTreeMap<i64, Histogram<u32>> = BTreeMap::new();
@@ -48,6 +65,8 @@ pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
         gaps: 0,
         every_gap: None,
         torn_bytes: 0,
+        damaged: false,
+        added: 0,
     };
     while let Some(entry) = journal.next_entry()? {
         match entry {
@@ -74,6 +93,11 @@ pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
             }
         }
     }
+    for record in more {
+        requests.push(record)?;
+        summary.requests += 1;
+        summary.added += 1;
+    }
     for (bucket, histogram) in &open {
         gaps.append(*bucket, histogram)?;
     }
@@ -83,6 +107,7 @@ pub fn seal_journal(dir: &Path) -> Result<SealSummary, RecordError> {
     }
     requests.finish()?;
     summary.torn_bytes = journal.torn_bytes();
+    summary.damaged = journal.is_damaged();
     fs::remove_file(files.journal())
         .map_err(|e| RecordError::io(&files.journal(), "remove it", e))?;
     Ok(summary)

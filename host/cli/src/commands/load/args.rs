@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use blackstart_config::Duration;
+use blackstart_config::{Duration, is_secret_header};
 use blackstart_load::{DataSet, MAX_DATA_SET_BYTES, Prompts, Secret};
 use blackstart_plan::{
     Arrivals, ConversationSchedule, Conversations, DEFAULT_THINK_TIME, Endpoint,
@@ -285,14 +285,19 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
         .split_once(':')
         .ok_or("write it as `Name: value`".to_owned())?;
     let name = name.trim().to_owned();
-    if ["authorization", "api-key", "x-api-key", "cookie"]
-        .contains(&name.to_ascii_lowercase().as_str())
-    {
+    if is_secret_header(&name) {
         return Err(format!(
             "`{name}` holds a secret, and headers are kept in the results; use --api-key-env or --api-key-file"
         ));
     }
     Ok((name, value.trim().to_owned()))
+}
+
+/// Whether an address has something before an `@` where its host should begin.
+fn holds_user(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    // A `/` in a password does not end it for whoever typed it.
+    rest.contains('@')
 }
 
 /// TLS of a load.
@@ -366,6 +371,14 @@ impl LoadArgs {
     /// When the options do not go with the address, the file is of no use, or nobody would be trusted.
     pub(super) fn tls(&self) -> Result<Option<Tls>, Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
+        if holds_user(&self.url) {
+            // The address is not shown: it holds a secret.
+            return Err(wrong(
+                "--url has a user name or password, and addresses are kept in the results; leave it out, \
+                 and use --api-key-env or --api-key-file"
+                    .to_owned(),
+            ));
+        }
         // Schemes are written in any case.
         let https = self
             .url
@@ -782,5 +795,26 @@ mod tests {
             "{error}"
         );
         assert!(!parse_header("sk-nocolon").unwrap_err().contains("sk-"));
+        for name in [
+            "Proxy-Authorization",
+            "X-Auth-Token",
+            "x-goog-api-key",
+            "Ocp-Apim-Subscription-Key",
+            "X_APIKEY",
+            "Set-Cookie",
+            "client-secret",
+            "Password",
+        ] {
+            let error = parse_header(&format!("{name}: sk-1")).unwrap_err();
+            assert!(error.contains("holds a secret"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_a_user_are_known() {
+        for url in ["http://me:pw@host", "https://me@host:1", "me:p/w@host"] {
+            assert!(holds_user(url), "{url}");
+        }
+        assert!(!holds_user("http://127.0.0.1:8000"));
     }
 }

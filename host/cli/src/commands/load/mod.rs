@@ -2,9 +2,11 @@
 
 mod args;
 mod bars;
+mod claim;
+mod killed;
 mod show;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use blackstart_analyze::{LoadAsked, LoadFigures, LoadFiguresBuilder};
@@ -15,12 +17,13 @@ use blackstart_load::{
 use blackstart_plan::{ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
 use blackstart_record::{
     ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
-    read_json, seal_journal, write_json_atomic,
+    read_json, write_json_atomic,
 };
 use blackstart_report::LoadReport;
 use blackstart_tls::TlsClient;
 
 pub use args::LoadArgs;
+pub(super) use claim::Claim;
 
 use crate::Outcome;
 use crate::campaign::{Canary, Recorder};
@@ -46,7 +49,7 @@ pub(super) const SPEC_FILE: &str = "load.json";
 /// Where the records go.
 enum Results {
     /// Where they stay.
-    Kept(PathBuf),
+    Kept(Claim),
     /// A folder that goes away.
     Dropped(tempfile::TempDir),
 }
@@ -54,8 +57,15 @@ enum Results {
 impl Results {
     fn path(&self) -> &Path {
         match self {
-            Self::Kept(path) => path,
+            Self::Kept(claim) => claim.path(),
             Self::Dropped(dir) => dir.path(),
+        }
+    }
+
+    /// From here on there is something to keep.
+    fn keep(&self) {
+        if let Self::Kept(claim) = self {
+            claim.keep();
         }
     }
 }
@@ -86,11 +96,11 @@ pub fn run(args: LoadArgs) -> Outcome {
         canary: !args.no_canary,
         start_at: args.start_at,
     };
-    let driven = drive(asked, dir, &reporter, &interrupt);
+    let driven = drive(asked, &results, &reporter, &interrupt);
     // What was recorded is summed up, whatever happened.
     let partial = driven.as_ref().map_or(true, |whole| !whole);
     let kept = match &results {
-        Results::Kept(path) => Some(path.display().to_string()),
+        Results::Kept(claim) => Some(claim.path().display().to_string()),
         Results::Dropped(_) => None,
     };
     let summary = match sum_up(&spec, dir, partial, kept) {
@@ -123,15 +133,24 @@ pub fn is_load(dir: &Path) -> bool {
 pub fn analyze(dir: &Path) -> Outcome {
     let spec = read_spec(dir)?;
     let files = RunFiles::new(dir);
+    let events = read_events(&files.events())
+        .map_err(Failure::records)?
+        .events;
     let killed = files.journal().exists();
-    if killed {
-        seal_journal(dir).map_err(Failure::records)?;
-    }
-    let events = read_events(&files.events()).map_err(Failure::records)?;
-    let partial = killed || was_cut_off(&events.events);
+    let found = if killed {
+        killed::seal(&spec, dir, &events)?
+    } else {
+        Vec::new()
+    };
+    let partial = killed || was_cut_off(&events);
     let kept = Some(dir.display().to_string());
     let summary = sum_up(&spec, dir, partial, kept)?;
-    tell(&summary, &Reporter::new());
+    let reporter = Reporter::new();
+    tell(&summary, &reporter);
+    found.into_iter().for_each(|line| reporter.say(line));
+    if killed::leaves_open(&spec, &events) {
+        reporter.say(show::UNKNOWN);
+    }
     out!("{}", dir.display());
     Ok(if partial { Exit::Invalid } else { Exit::Valid })
 }
@@ -149,6 +168,15 @@ pub(super) fn read_spec(dir: &Path) -> Result<LoadSpec, Failure> {
             spec.instrument_version
         );
         return Err(Failure::message(Exit::Invalid, what).help("use that version"));
+    }
+    if spec.share.number >= spec.share.of {
+        let what = format!(
+            "{}: damaged: it is part {} of {}",
+            dir.join(SPEC_FILE).display(),
+            spec.share.number,
+            spec.share.of
+        );
+        return Err(Failure::message(Exit::Invalid, what).help("restore the file from a copy"));
     }
     Ok(spec)
 }
@@ -194,25 +222,7 @@ fn results(out: Option<&Path>) -> Result<Results, Failure> {
                 .help("choose a folder with --out, or set TMPDIR")
         });
     };
-    new_folder(path)?;
-    Ok(Results::Kept(path.to_owned()))
-}
-
-/// Makes a folder for results, or takes an empty one.
-pub(super) fn new_folder(path: &Path) -> Result<(), Failure> {
-    let wrong = |what: String| {
-        Failure::message(
-            Exit::Configuration,
-            format!("--out {}: {what}", path.display()),
-        )
-    };
-    std::fs::create_dir_all(path).map_err(|e| wrong(e.to_string()))?;
-    let mut entries = std::fs::read_dir(path).map_err(|e| wrong(e.to_string()))?;
-    if entries.next().is_some() {
-        return Err(wrong("it holds something already".to_owned())
-            .help("choose a new folder; results are never written over"));
-    }
-    Ok(())
+    Claim::take(path).map(Results::Kept)
 }
 
 fn first_model(
@@ -270,10 +280,11 @@ fn epoch_at(unix_ns: i64) -> Result<RunClock, Failure> {
 /// Whether the whole load was carried out.
 fn drive(
     asked: Asked<'_>,
-    dir: &Path,
+    results: &Results,
     reporter: &Reporter,
     interrupt: &Interrupt,
 ) -> Result<bool, Failure> {
+    let dir = results.path();
     let spec = asked.spec;
     let provisional = RunClock::with_epoch(monotonic_ns());
     let canary = asked
@@ -337,6 +348,7 @@ fn drive(
         every_gap: spec.every_gap,
     })
     .map_err(|e| Failure::new(Exit::Configuration, e))?;
+    results.keep();
     let whole = watch(spec, &load, &recorder, clock, reporter, interrupt);
     let ended = load.join();
     drop(canary);
@@ -439,7 +451,12 @@ pub(super) fn sum_up(
     for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::records)?;
     let gaps = read_gaps(&files.gaps()).map_err(Failure::records)?;
     let events = read_events(&files.events()).map_err(Failure::records)?;
-    let figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events);
+    let mut figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events);
+    if killed::leaves_open(spec, &events.events) {
+        // Figures of the survivors would flatter.
+        figures.goodput = None;
+        figures.offered_rate = None;
+    }
     let summary = LoadReport::new(figures, spec.tls.clone(), out);
     write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;
     Ok(summary)

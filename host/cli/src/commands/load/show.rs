@@ -16,6 +16,10 @@ pub(super) const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) const INSECURE: &str = "INSECURE   the server's certificate is not verified (--insecure): prompts and key go to whoever \
      answers, and the figures may be anyone's";
 
+/// Said of a load whose instrument was killed and whose schedule does not follow from `load.json`.
+pub(super) const UNKNOWN: &str = "UNKNOWN    what was under way when the instrument was killed is not known, so that there is no goodput: \
+     the figures are of the requests that had ended";
+
 /// What is about to happen.
 pub(super) fn plan(spec: &LoadSpec) -> String {
     let seconds = spec.pace.length_ns() as f64 / 1e9;
@@ -297,6 +301,25 @@ mod tests {
                 assert!(line.chars().count() <= canvas.width, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn requests_at_one_instant_have_no_rate() {
+        let mut builder = LoadFiguresBuilder::new(LoadAsked {
+            rate_per_s: Some(1.0),
+            length_ns: 1,
+            slo: SloThresholds::PINNED,
+            partial: false,
+        });
+        let response = Response::new(0, 0, Expectation::until(i64::MAX));
+        builder.push(&RequestRecord {
+            outcome: Outcome::Completed,
+            censor_kind: None,
+            ended_ns: 1_000_000,
+            ..response.into_record()
+        });
+        let figures = builder.finish(&pinned_histogram(), &[]);
+        assert_eq!((figures.completed, figures.offered_rate), (1, None));
     }
 
     #[test]
