@@ -39,13 +39,13 @@ const NAMED: [&str; 7] = [
 const SECRET: [&str; 3] = ["headers", "env", "command"];
 
 /// Most differences that are listed; plans that differ more are no less incomparable.
-pub const MAX_DIFFERENCES: usize = 200;
+const MAX_DIFFERENCES: usize = 200;
 
 /// Longest value that is shown, in characters.
 const MAX_SHOWN: usize = 60;
 
 /// Keys at which two plans differ, in order of their path, refused ones first, at most
-/// [`MAX_DIFFERENCES`]. Empty for one plan under two seeds.
+/// 200. Empty for one plan under two seeds.
 pub fn plan_differences(a: &Plan, b: &Plan) -> Vec<PlanDifference> {
     let mut all = Vec::new();
     // A plan is plain data; what could not be written as JSON would have no `plan.json`.

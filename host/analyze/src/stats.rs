@@ -114,7 +114,7 @@ pub fn t_quantile(p: f64, df: u64) -> Option<f64> {
 
 /// The same for degrees of freedom that are no whole number, as Welch's are; df > 0.
 pub(crate) fn t_quantile_real(p: f64, df: f64) -> Option<f64> {
-    if !(df > 0.0 && df.is_finite()) || !(0.5..1.0).contains(&p) {
+    if !(df > 0.0 && df.is_finite() && (0.5..1.0).contains(&p)) {
         return None;
     }
     let (mut lo, mut hi) = (0.0_f64, 1.0_f64);
