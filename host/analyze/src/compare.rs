@@ -416,12 +416,12 @@ fn refusal(
             keys.join(", ")
         ));
     }
-    let without: Vec<&str> = [("A", a), ("B", b)]
-        .into_iter()
-        .filter(|(_, s)| s.campaign.valid_runs == 0)
-        .map(|(name, _)| name)
-        .collect();
-    (!without.is_empty()).then(|| format!("{} has no valid run", without.join(" and neither ")))
+    match (a.campaign.valid_runs, b.campaign.valid_runs) {
+        (0, 0) => Some("neither A nor B has a valid run".to_owned()),
+        (0, _) => Some("A has no valid run".to_owned()),
+        (_, 0) => Some("B has no valid run".to_owned()),
+        _ => None,
+    }
 }
 
 fn side(input: CompareInput<'_>) -> ComparedSide {

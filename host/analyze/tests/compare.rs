@@ -245,6 +245,11 @@ fn invalid_runs_are_left_out_by_name() {
     let c = compared(&a, &none);
     assert!(!c.comparable && c.endpoints.is_empty());
     assert_eq!(c.refusal.as_deref(), Some("B has no valid run"));
+    let c = compared(&none, &none);
+    assert_eq!(
+        c.refusal.as_deref(),
+        Some("neither A nor B has a valid run")
+    );
 }
 
 #[test]
