@@ -128,7 +128,7 @@ pub(crate) enum Contribution {
 }
 
 impl Contribution {
-    fn of(value: Option<f64>, at_least: Option<f64>, note: &Option<String>) -> Self {
+    pub(crate) fn of(value: Option<f64>, at_least: Option<f64>, note: &Option<String>) -> Self {
         match (value, at_least) {
             (Some(v), _) => Self::Value(v),
             (None, Some(v)) => Self::AtLeast(v),
@@ -141,16 +141,16 @@ impl Contribution {
 }
 
 /// An endpoint that campaigns publish.
-struct Definition {
-    name: &'static str,
-    unit: &'static str,
-    kind: EndpointKind,
-    heavy_tailed: bool,
-    pick: fn(&RunAnalysis) -> Contribution,
-    uncertainty: fn(&RunAnalysis) -> Option<f64>,
+pub(crate) struct Definition {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) kind: EndpointKind,
+    pub(crate) heavy_tailed: bool,
+    pub(crate) pick: fn(&RunAnalysis) -> Contribution,
+    pub(crate) uncertainty: fn(&RunAnalysis) -> Option<f64>,
 }
 
-const DEFINITIONS: [Definition; 7] = [
+pub(crate) const DEFINITIONS: [Definition; 7] = [
     Definition {
         name: "outage_s",
         unit: "s",

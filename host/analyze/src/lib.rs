@@ -14,6 +14,8 @@
 mod buckets;
 mod campaign;
 mod client;
+mod comparable;
+mod compare;
 mod control;
 mod decomposition;
 mod detector;
@@ -30,6 +32,7 @@ mod input;
 mod load_summary;
 mod losses;
 mod partition;
+mod permutation;
 pub mod precision;
 mod readiness;
 mod receive_path;
@@ -56,6 +59,12 @@ pub use campaign::{
     EndpointKind, RunVerdict, analyze_campaign,
 };
 pub use client::{ClientAnalysis, HeartbeatSummary};
+pub use comparable::{PlanDifference, plan_differences};
+pub use compare::{
+    COMPARISON_SCHEMA_VERSION, CampaignComparison, CompareError, CompareInput, ComparedEndpoint,
+    ComparedSide, ComparedValue, EndpointSide, Interval, LEVEL, Noise, Pairing, PairingUsed,
+    Verdict, compare,
+};
 pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};
 pub use detector::{BucketCounts, Detection, RecoveryStatus, detect};
 pub use distribution::Distribution;
@@ -74,6 +83,10 @@ pub use load_summary::{
 };
 pub use losses::{LossSplit, RequestLosses};
 pub use partition::{Partition, Phase};
+pub use permutation::{
+    MAX_ARRANGEMENTS, PermutationTest, permutation_paired, permutation_unpaired, shift_paired,
+    shift_unpaired,
+};
 pub use receive_path::{CanaryFigures, ReceivePath};
 pub use recovery::{ComponentRecovery, Deficit, Equilibrium, Recovery, SensitivityCell};
 pub use replicas::{ReplicaExit, ReplicaLives};

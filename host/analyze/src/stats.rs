@@ -109,10 +109,14 @@ fn t_cdf_upper_half(t: f64, df: f64) -> f64 {
 ///
 /// Worked example: p = 0.975, df = 4 → 2.776445.
 pub fn t_quantile(p: f64, df: u64) -> Option<f64> {
-    if df == 0 || !(0.5..1.0).contains(&p) {
+    t_quantile_real(p, df as f64)
+}
+
+/// The same for degrees of freedom that are no whole number, as Welch's are; df > 0.
+pub(crate) fn t_quantile_real(p: f64, df: f64) -> Option<f64> {
+    if !(df > 0.0 && df.is_finite() && (0.5..1.0).contains(&p)) {
         return None;
     }
-    let df = df as f64;
     let (mut lo, mut hi) = (0.0_f64, 1.0_f64);
     // 2^60 covers df = 1 up to p = 1 − 1e-18, which f64 cannot even express.
     for _ in 0..60 {

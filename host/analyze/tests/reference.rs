@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use blackstart_analyze::{
-    Observation, Terminal, aalen_johansen, holm, kaplan_meier, summarize, t_multiplier, t_quantile,
+    Observation, Terminal, aalen_johansen, holm, kaplan_meier, permutation_paired,
+    permutation_unpaired, shift_paired, shift_unpaired, summarize, t_multiplier, t_quantile,
     tail_interval,
 };
 use serde_json::Value;
@@ -149,6 +150,31 @@ fn holm_adjustment() {
     let p: Vec<f64> = list(&all["holm"], "p").iter().map(f).collect();
     for (got, want) in holm(&p).iter().zip(list(&all["holm"], "adjusted")) {
         close(*got, f(want), 1e-12, "holm");
+    }
+}
+
+#[test]
+fn two_samples() {
+    let all = values();
+    for row in list(&all, "two_samples") {
+        let (a, b): (Vec<f64>, Vec<f64>) = (
+            list(row, "a").iter().map(f).collect(),
+            list(row, "b").iter().map(f).collect(),
+        );
+        let (test, shift) = if row["paired"].as_bool().unwrap() {
+            let d: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
+            (permutation_paired(&d), shift_paired(&d, 0.025))
+        } else {
+            (permutation_unpaired(&a, &b), shift_unpaired(&a, &b, 0.025))
+        };
+        let test = test.unwrap();
+        close(test.p, f(&row["p"]), 1e-12, "p");
+        assert_eq!(Some(test.arrangements), row["arrangements"].as_u64());
+        assert_eq!(shift.is_some(), row["shift_lo"].is_number(), "{row}");
+        if let Some((lo, hi)) = shift {
+            close(lo, f(&row["shift_lo"]), 1e-9, "shift_lo");
+            close(hi, f(&row["shift_hi"]), 1e-9, "shift_hi");
+        }
     }
 }
 

@@ -45,6 +45,8 @@ enum Command {
     Demo(commands::demo::DemoArgs),
     /// Analyse a results directory again: matchers, method, gates, report
     Analyze(commands::analyze::AnalyzeArgs),
+    /// Compare two campaigns: differences, what the samples carry, and no winner that they do not
+    Compare(commands::compare::CompareArgs),
     /// Read server logs: every start with its phases, figures and failures
     Logs(commands::logs::LogsArgs),
     /// Check a published report from its own evidence
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => commands::merge::run(args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Analyze(args) => commands::analyze::run(args),
+        Command::Compare(args) => commands::compare::run(args),
         Command::Logs(args) => commands::logs::run(args),
         Command::Verify(args) => commands::verify::run(args),
         Command::Plugin(command) => commands::plugin::run(command),

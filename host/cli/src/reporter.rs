@@ -114,7 +114,7 @@ fn is_utf8(locale: &str) -> bool {
 }
 
 /// Text of unknown origin (a server's error, a plugin's message) without terminal control.
-fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => c,

@@ -4,11 +4,13 @@
 //! Figures that mean the same as in the predecessor's published report keep its names and units.
 
 mod caveats;
+mod comparison;
 mod gate_figures;
 mod html;
 mod json;
 mod load;
 
+pub use comparison::comparison_schema;
 pub use gate_figures::{LimitRow, gate_figures};
 pub use html::{HtmlError, render_html};
 pub use json::{

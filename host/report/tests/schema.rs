@@ -1,4 +1,4 @@
-//! `report.json`, a load's `summary.json`, and their checked-in schemas.
+//! `report.json`, a load's `summary.json`, a comparison, and their checked-in schemas.
 
 // A test may fail by panicking.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use blackstart_analyze::{LoadAsked, LoadFiguresBuilder};
 use blackstart_plan::SloThresholds;
 use blackstart_record::pinned_histogram;
-use blackstart_report::{LoadReport, load_schema, report_schema};
+use blackstart_report::{LoadReport, comparison_schema, load_schema, report_schema};
 use common::{SMALL, Story, campaign};
 
 /// Renews the checked-in schema.
@@ -18,6 +18,15 @@ const COMMAND: &str = "BLESS=1 cargo test --release -p blackstart-report --test 
 
 const REPORT: &str = "report.schema.json";
 const LOAD: &str = "load-summary.schema.json";
+const COMPARISON: &str = "comparison.schema.json";
+
+fn schemas() -> [(&'static str, serde_json::Value); 3] {
+    [
+        (REPORT, report_schema()),
+        (LOAD, load_schema()),
+        (COMPARISON, comparison_schema()),
+    ]
+}
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -30,7 +39,7 @@ fn bless() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         if std::env::var_os("BLESS").is_some() {
-            for (name, schema) in [(REPORT, report_schema()), (LOAD, load_schema())] {
+            for (name, schema) in schemas() {
                 let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
                 std::fs::write(path(name), text).unwrap();
             }
@@ -47,7 +56,7 @@ fn checked_in(name: &str) -> serde_json::Value {
 
 #[test]
 fn the_checked_in_schemas_are_those_of_the_code() {
-    for (name, schema) in [(REPORT, report_schema()), (LOAD, load_schema())] {
+    for (name, schema) in schemas() {
         assert!(
             checked_in(name) == schema,
             "{} is not the schema of the code; renew it with `{COMMAND}`",

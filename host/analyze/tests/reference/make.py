@@ -3,6 +3,7 @@
 Run:  python -m venv v && v/bin/pip install scipy lifelines && v/bin/python make.py > values.json
 """
 
+import itertools
 import json
 import random
 import statistics
@@ -93,6 +94,57 @@ def summary(values):
     }
 
 
+def paired_or_not(seed, n, m, paired):
+    """Two samples: t-interval of the difference, exact permutation p, interval of the shift."""
+    rng = random.Random(seed)
+    a = [round(rng.lognormvariate(1.5, 0.3), 3) for _ in range(n)]
+    b = [round(rng.lognormvariate(1.8, 0.3), 3) for _ in range(m)]
+    x, y = np.array(a), np.array(b)
+    if paired:
+        d = y - x
+        df, se = n - 1, float(scipy.stats.sem(d))
+        own = scipy.stats.ttest_rel(y, x)
+        test = scipy.stats.permutation_test(
+            (y, x), lambda u, v, axis: np.abs(np.mean(u - v, axis=axis)), vectorized=True,
+            permutation_type="samples", alternative="greater", n_resamples=np.inf)
+        null = [sum(r for r, keep in zip(range(1, n + 1), signs) if keep)
+                for signs in itertools.product([0, 1], repeat=n)]
+        pool = sorted((d[i] + d[j]) / 2 for i in range(n) for j in range(i, n))
+    else:
+        own = scipy.stats.ttest_ind(y, x, equal_var=False)
+        df = float(own.df)
+        se = float(np.sqrt(np.var(x, ddof=1) / n + np.var(y, ddof=1) / m))
+        test = scipy.stats.permutation_test(
+            (y, x), lambda u, v, axis: np.abs(np.mean(u, axis=axis) - np.mean(v, axis=axis)), vectorized=True,
+            permutation_type="independent", alternative="greater", n_resamples=np.inf)
+        null = [sum(ranks) - m * (m + 1) // 2 for ranks in itertools.combinations(range(1, n + m + 1), m)]
+        pool = sorted(v - u for u in a for v in b)
+    # scipy's own interval, before the multiplier is rounded to three decimals as the method has it.
+    whole = own.confidence_interval(0.95)
+    mean = float(np.mean(y) - np.mean(x))
+    assert abs(mean + scipy.stats.t.ppf(0.975, df) * se - whole.high) < 1e-9
+    t = round(float(scipy.stats.t.ppf(0.975, df)), 3)
+    k = sum(1 for u in range(max(null) + 1) if sum(v <= u for v in null) / len(null) <= 0.025)
+    return {
+        "paired": paired, "a": a, "b": b, "df": df,
+        "mean_difference": mean, "mean_lo": mean - t * se, "mean_hi": mean + t * se,
+        "p": float(test.pvalue), "arrangements": len(null),
+        "shift_lo": float(pool[k - 1]) if k else None, "shift_hi": float(pool[-k]) if k else None,
+    }
+
+
+def gehan(seed, n, m):
+    """Exact permutation p of Gehan's scores; some values are censored."""
+    rng = random.Random(seed)
+    rows = [(round(rng.uniform(1, 40) + (10 if i >= n else 0), 1), rng.random() < 0.7) for i in range(n + m)]
+    known = lambda low, high: low[1] and (low[0] < high[0] or (low[0] == high[0] and not high[1]))
+    scores = np.array([sum(known(o, r) for o in rows) - sum(known(r, o) for o in rows) for r in rows], float)
+    test = scipy.stats.permutation_test(
+        (scores[:n], scores[n:]), lambda u, v, axis: np.abs(np.mean(u, axis=axis) - np.mean(v, axis=axis)),
+        vectorized=True, permutation_type="independent", alternative="greater", n_resamples=np.inf)
+    return {"n": n, "sample": rows, "scores": list(scores), "p": float(test.pvalue)}
+
+
 def main():
     rng = random.Random(7)
     tied = []
@@ -131,6 +183,14 @@ def main():
                 summary([round(rng.lognormvariate(3.5, 0.2), 6) for _ in range(n)]) for n in (2, 3, 5, 8, 20)
             ],
             "holm": {"p": p, "adjusted": adjusted},
+            "two_samples": [
+                paired_or_not(seed, n, m, paired)
+                for seed, (n, m, paired) in enumerate(
+                    [(5, 5, False), (3, 6, False), (4, 4, False), (7, 5, False), (8, 8, False), (3, 3, False),
+                     (5, 5, True), (6, 6, True), (9, 9, True)]
+                )
+            ],
+            "gehan": [gehan(seed, n, m) for seed, (n, m) in enumerate([(5, 5), (4, 7), (8, 8)])],
         },
     ))
 

@@ -17,6 +17,7 @@ pub use prepare::{Prepared, prepare, prepare_file};
 pub use recorder::Recorder;
 pub use results::{Results, analyze_dir};
 pub use stage::{Canary, free_port};
+pub use stored::read_plan;
 pub use summary::{campaign_ends as print_end, timeline as print_timeline};
 pub use verify::verify_dir;
 

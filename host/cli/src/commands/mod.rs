@@ -1,6 +1,7 @@
 //! One module a command.
 
 pub mod analyze;
+pub mod compare;
 pub mod demo;
 pub mod load;
 pub mod logs;

@@ -1,0 +1,335 @@
+//! `blackstart compare`: two campaigns, and what their samples can say about the difference.
+
+use std::path::{Path, PathBuf};
+
+use blackstart_analyze::{
+    CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CampaignComparison, CompareInput,
+    ComparedEndpoint, ComparedSide, EndpointSide, Interval, Pairing, RUN_ANALYSIS_SCHEMA_VERSION,
+    RunAnalysis, Verdict, compare, precision,
+};
+use blackstart_plan::Plan;
+use blackstart_record::read_json;
+use clap::Args;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::campaign::read_plan;
+use crate::exit::{Exit, Failure};
+use crate::output::out;
+use crate::reporter::{Reporter, harmless};
+
+/// `compare`
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// A results directory of `run`
+    a: PathBuf,
+    /// Another one
+    b: PathBuf,
+    /// Run against run of the same seed (default: where the seeds agree and there are enough pairs)
+    #[arg(long, conflicts_with = "unpaired")]
+    paired: bool,
+    /// Sample against sample, whatever the seeds
+    #[arg(long)]
+    unpaired: bool,
+    /// The difference that does not matter, in percent of the lower mean; choose it beforehand
+    #[arg(long, value_name = "PERCENT")]
+    margin: Option<f64>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// A results directory, read.
+struct Side {
+    plan: Plan,
+    campaign: CampaignAnalysis,
+    runs: Vec<RunAnalysis>,
+}
+
+/// Columns of the table.
+const WIDTH: usize = 100;
+/// Most values of one side that the table lists; `--json` has all.
+const MAX_LISTED: usize = 10;
+/// Most differing keys that the table lists; `--json` has more.
+const MAX_KEYS: usize = 20;
+
+/// Runs the command.
+pub fn run(args: CompareArgs) -> Outcome {
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let pairing = match (args.paired, args.unpaired) {
+        (true, _) => Pairing::Paired,
+        (_, true) => Pairing::Unpaired,
+        _ => Pairing::Auto,
+    };
+    let comparison = compare(input(&a), input(&b), pairing, args.margin).map_err(|e| {
+        Failure::new(Exit::Configuration, e)
+            .help("leave --paired out to compare the samples, and give --margin as percent above 0")
+    })?;
+    if args.json {
+        out!(
+            "{}",
+            serde_json::to_string_pretty(&comparison).map_err(Failure::internal)?
+        );
+    } else {
+        print(&comparison);
+    }
+    Ok(match &comparison.refusal {
+        None => Exit::Valid,
+        Some(why) => {
+            Reporter::new().say(format!("error: not compared: {why}"));
+            Exit::Invalid
+        }
+    })
+}
+
+fn input(side: &Side) -> CompareInput<'_> {
+    CompareInput {
+        plan: &side.plan,
+        campaign: &side.campaign,
+        runs: &side.runs,
+    }
+}
+
+fn read(dir: &Path) -> Result<Side, Failure> {
+    let plan = read_plan(dir)?;
+    let campaign: CampaignAnalysis =
+        document(&dir.join("analysis.json"), CAMPAIGN_ANALYSIS_SCHEMA_VERSION)?;
+    let mut runs = Vec::new();
+    for verdict in &campaign.runs {
+        let path = dir
+            .join(format!("run-{}", verdict.run))
+            .join("analysis.json");
+        let run: RunAnalysis = document(&path, RUN_ANALYSIS_SCHEMA_VERSION)?;
+        if run.run != verdict.run || !plan.runs.iter().any(|r| r.run == run.run) {
+            return Err(Failure::message(
+                Exit::Invalid,
+                format!("{}: is of run {}", path.display(), run.run),
+            )
+            .help("run `blackstart analyze` on the directory"));
+        }
+        runs.push(run);
+    }
+    Ok(Side {
+        plan,
+        campaign,
+        runs,
+    })
+}
+
+/// A document of this version. One of another version holds figures of another method.
+fn document<T: DeserializeOwned>(path: &Path, version: u32) -> Result<T, Failure> {
+    let help = "run `blackstart analyze` on the directory, which writes it anew from the records";
+    let found: Value = read_json(path).map_err(|e| Failure::new(Exit::Invalid, e).help(help))?;
+    let has = &found["schema_version"];
+    if has.as_u64() != Some(u64::from(version)) {
+        return Err(Failure::message(
+            Exit::Invalid,
+            format!(
+                "{} has schema version {has}; this blackstart compares version {version}",
+                path.display()
+            ),
+        )
+        .help(help));
+    }
+    serde_json::from_value(found).map_err(|e| {
+        Failure::new(Exit::Invalid, e)
+            .context(path.display().to_string())
+            .help(help)
+    })
+}
+
+/// Prints a text, broken between words, each line indented.
+fn wrapped(indent: usize, text: &str) {
+    let text = harmless(text);
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out!("{:indent$}{line}", "");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        out!("{:indent$}{line}", "");
+    }
+}
+
+fn print(c: &CampaignComparison) {
+    print_side("A", &c.a);
+    print_side("B", &c.b);
+    for d in c.differences.iter().take(MAX_KEYS) {
+        let shown = |v: &Option<String>| v.clone().unwrap_or_else(|| "–".to_owned());
+        let mark = if d.refused { "refused" } else { "differs" };
+        wrapped(
+            0,
+            &format!("{mark}: {}: {} | {}", d.key, shown(&d.a), shown(&d.b)),
+        );
+    }
+    if let Some(more) = c.differences.len().checked_sub(MAX_KEYS).filter(|n| *n > 0) {
+        out!("… and {more} more keys");
+    }
+    if let Some(pairing) = &c.pairing {
+        let how = if pairing.paired { "paired" } else { "unpaired" };
+        wrapped(0, &format!("compared {how}: {}", pairing.reason));
+    }
+    if c.endpoints.is_empty() {
+        return;
+    }
+    out!(
+        "\n{:<30} {:<6} {:>10} {:>10} {:>10}  {:<20} {:>7}",
+        "figure",
+        "lead",
+        "A",
+        "B",
+        "B − A",
+        "95 % interval",
+        "p"
+    );
+    for e in &c.endpoints {
+        print_endpoint(e);
+    }
+    out!("");
+    for caveat in &c.caveats {
+        wrapped(0, &format!("note: {caveat}"));
+    }
+}
+
+fn print_side(name: &str, side: &ComparedSide) {
+    wrapped(
+        0,
+        &format!(
+            "{name} {} · {} · {} of {} runs count, {} invalid",
+            side.campaign,
+            side.variant.as_deref().unwrap_or("no fault"),
+            side.valid_runs,
+            side.planned_runs,
+            side.invalid_runs
+        ),
+    );
+    for run in &side.excluded {
+        wrapped(2, &format!("run {} is left out: {}", run.run, run.reason));
+    }
+}
+
+/// Decimals that an endpoint is shown with: no more than its uncertainty leaves.
+fn decimals(e: &ComparedEndpoint) -> usize {
+    let known = e.a.uncertainty.into_iter().chain(e.b.uncertainty);
+    match (known.reduce(f64::min), e.unit.as_str()) {
+        (None, "ms") => 1,
+        (known, _) => precision::decimals(known),
+    }
+}
+
+fn print_endpoint(e: &ComparedEndpoint) {
+    let d = decimals(e);
+    let censored = !(e.a.censored.is_empty() && e.b.censored.is_empty());
+    let (lead, of_a, of_b, difference, interval) = if censored {
+        ("KM", e.a.centre(), e.b.centre(), e.median_difference, None)
+    } else if e.heavy_tailed {
+        let interval = e.shift_interval.or(e.mean_interval);
+        (
+            "median",
+            e.a.median,
+            e.b.median,
+            e.median_difference,
+            interval,
+        )
+    } else {
+        (
+            "mean",
+            e.a.mean,
+            e.b.mean,
+            e.mean_difference,
+            e.mean_interval,
+        )
+    };
+    let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.d$}"));
+    let signed = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:+.d$}"));
+    let span = |i: Option<Interval>| {
+        i.map_or_else(
+            || "–".to_owned(),
+            |i| format!("[{:+.d$}, {:+.d$}]", i.lo, i.hi),
+        )
+    };
+    out!(
+        "{:<30} {lead:<6} {:>10} {:>10} {:>10}  {:<20} {:>7}",
+        format!("{} ({})", e.name, e.unit),
+        number(of_a),
+        number(of_b),
+        signed(difference),
+        span(interval),
+        e.p_adjusted
+            .map_or_else(|| "–".to_owned(), |p| format!("{p:.4}"))
+    );
+    wrapped(4, &words(&e.verdict, &e.unit, d));
+    if e.a.values.is_empty() && e.b.values.is_empty() && !censored {
+        return;
+    }
+    let mut parts = vec![
+        format!("A: {}", listed(&e.a, d)),
+        format!("B: {}", listed(&e.b, d)),
+    ];
+    if e.heavy_tailed && e.mean_interval.is_some() {
+        parts.push(format!(
+            "mean {} {}",
+            signed(e.mean_difference),
+            span(e.mean_interval)
+        ));
+    }
+    if let Some(spread) = e.noise.spread {
+        parts.push(format!("spread {spread:.d$}"));
+    }
+    if e.noise.uncertainty > 0.0 {
+        parts.push(format!(
+            "uncertainty ±{}",
+            number(Some(e.noise.uncertainty))
+        ));
+    }
+    if let Some(floor) = e.noise.floor {
+        parts.push(format!("noise floor {floor:.d$}"));
+    }
+    if let Some(carried) = e.carried_margin {
+        parts.push(format!("carries ±{carried:.d$}"));
+    }
+    if let (Some(p), Some(adjusted)) = (e.p, e.p_adjusted)
+        && p != adjusted
+    {
+        parts.push(format!("p {p:.4} before Holm"));
+    }
+    parts.extend(e.interval_note.clone());
+    wrapped(4, &parts.join(" · "));
+}
+
+fn words(verdict: &Verdict, unit: &str, d: usize) -> String {
+    match verdict {
+        Verdict::ALower => "A lower".to_owned(),
+        Verdict::BLower => "B lower".to_owned(),
+        Verdict::Equivalent { within } => format!("equivalent within ±{within:.d$} {unit}"),
+        Verdict::CannotTell { why } => format!("cannot tell ({why})"),
+    }
+}
+
+fn listed(side: &EndpointSide, d: usize) -> String {
+    let mut all: Vec<String> = side
+        .values
+        .iter()
+        .map(|v| format!("{:.d$}", v.value))
+        .chain(side.censored.iter().map(|c| format!("≥{:.d$}", c.at_least)))
+        .collect();
+    let more = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
+    if more > 0 {
+        all.push(format!("and {more} more"));
+    }
+    all.extend(
+        side.dropped
+            .iter()
+            .take(1)
+            .map(|r| format!("({} without a value: {})", side.dropped.len(), r.reason)),
+    );
+    all.join(" ")
+}
