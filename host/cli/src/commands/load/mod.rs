@@ -239,10 +239,16 @@ fn first_model(
             Failure::message(Exit::Target, e)
                 .help("is the server up at this address? name its model with --model to go on without asking")
         })?;
-    names
+    let name = names
         .into_iter()
         .next()
-        .ok_or_else(|| Failure::message(Exit::Target, "the server lists no model"))
+        .ok_or_else(|| Failure::message(Exit::Target, "the server lists no model"))?;
+    // The name is shown and kept.
+    if api_key.is_some_and(|key| key.redact(&name) != name) {
+        let what = "the server lists a model whose name holds the API key";
+        return Err(Failure::message(Exit::Target, what).help("name the model with --model"));
+    }
+    Ok(name)
 }
 
 /// Everything that a load needs.
