@@ -8,13 +8,11 @@
 //! reached the kernel stays readable: a frame that is cut short or does not match its checksum ends
 //! the file for the reader, which says how many bytes it left unread.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use super::histogram_codec;
 use super::plain::open_regular;
@@ -40,8 +38,8 @@ pub const MAX_FRAME_GAPS: usize = 16 << 10;
 /// Takes the exclusive lock of a journal, which the kernel releases with the file's last descriptor,
 /// however its process ends. A file system that knows no locks is no reason to record nothing.
 fn hold(file: &File, path: &Path) -> Result<(), RecordError> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(RecordError::InUse {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(RecordError::InUse {
             path: path.to_owned(),
         }),
         _ => Ok(()),
