@@ -884,6 +884,10 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
     // Every request that is known has all its gaps.
     let gaps = every_gap(&instrument.path("out"));
     for r in requests(&instrument.path("out")) {
+        if r.dispatched_ns.is_none() {
+            // Filled in: of its answer nothing is known but the gaps.
+            continue;
+        }
         let own = gaps.get(&r.index).map_or(&[][..], Vec::as_slice);
         assert_eq!(own.len() as u32, r.content_events.saturating_sub(1));
         assert_eq!(own.iter().map(|g| g.gap_ns).max(), r.gap_max_ns, "{r:?}");
