@@ -251,50 +251,17 @@ impl AsyncRead for Transport {
     }
 }
 
-impl AsyncWrite for Transport {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.layer.writer().poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.layer.writer().poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match &self.layer {
-            Layer::Plain(socket) => socket.is_write_vectored(),
-            Layer::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.layer.writer().poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.layer.writer().poll_shutdown(cx)
-    }
-}
-
 /// The stamps of a connection's present request.
 pub(crate) struct Stamps(Rc<Wire>);
 
 impl Stamps {
-    /// The first write since [`Connection::expect_write`].
+    /// The first write since [`Connection::expect_request`].
     pub(crate) fn first_write_ns(&self) -> Option<i64> {
         self.0.first_write_ns.get()
     }
 
     /// The longest time for which bytes that had arrived waited to be read, since
-    /// [`Connection::expect_write`].
+    /// [`Connection::expect_request`].
     pub(crate) fn read_lag_max_ns(&self) -> Option<i64> {
         self.0.read_lag_max_ns.get()
     }
@@ -442,14 +409,14 @@ impl Connection {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, unsent: &mut &[u8]) -> Poll<io::Result<()>> {
         while !unsent.is_empty() {
-            let n = ready!(Pin::new(&mut self.transport).poll_write(cx, unsent))?;
+            let n = ready!(self.transport.layer.writer().poll_write(cx, unsent))?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             *unsent = &unsent[n..];
             self.unflushed = true;
         }
-        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        ready!(self.transport.layer.writer().poll_flush(cx))?;
         self.unflushed = false;
         Poll::Ready(Ok(()))
     }

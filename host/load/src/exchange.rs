@@ -249,14 +249,14 @@ fn poll_answer(
         left = left.saturating_sub(bytes.len());
         let mut wish = sink(Seen::Read, &read);
         let fed = answer.feed(bytes, |part| wish = sink(Seen::Part(part), &read));
-        match wish {
-            Wish::Enough => return Poll::Ready(End::Enough),
-            Wish::More | Wish::Pause if fed.is_err() => {}
-            Wish::Pause => return Poll::Ready(End::Pause),
-            Wish::More => {}
+        if wish == Wish::Enough {
+            return Poll::Ready(End::Enough);
         }
         if let Err(e) = fed {
             return Poll::Ready(End::Malformed(e));
+        }
+        if wish == Wish::Pause {
+            return Poll::Ready(End::Pause);
         }
     }
     Poll::Ready(End::Turn)
