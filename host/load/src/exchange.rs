@@ -92,41 +92,38 @@ pub(crate) async fn exchange(
     let mut explained_until: Option<tokio::time::Instant> = None;
     let end = loop {
         let explaining = explained_until.is_some();
-        let turn = poll_fn(|cx| {
-            poll_answer(
-                cx,
-                pool,
-                &mut connection,
-                &mut unsent,
-                &mut answer,
-                |seen, read| {
-                    response.read_by_kernel(read.user_ns, read.kernel_ns);
-                    match seen {
-                        Seen::Read => response.heard(read.user_ns),
-                        Seen::Part(Part::Head(head)) => response.head(
-                            read.user_ns,
-                            head.status,
-                            head.text("content-type"),
-                            replica_header.and_then(|name| head.text(name)),
-                        ),
-                        Seen::Part(Part::Data(bytes)) => {
-                            response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
-                        }
-                        Seen::Part(Part::End) => response.end(read.user_ns, BodyEnd::Clean),
+        let received = receive_answer(
+            pool,
+            &mut connection,
+            &mut unsent,
+            &mut answer,
+            |seen, read| {
+                response.read_by_kernel(read.user_ns, read.kernel_ns);
+                match seen {
+                    Seen::Read => response.heard(read.user_ns),
+                    Seen::Part(Part::Head(head)) => response.head(
+                        read.user_ns,
+                        head.status,
+                        head.text("content-type"),
+                        replica_header.and_then(|name| head.text(name)),
+                    ),
+                    Seen::Part(Part::Data(bytes)) => {
+                        response.body(read.user_ns, read.number, bytes, &mut gaps.borrow_mut());
                     }
-                    if response.decided() {
-                        Wish::Enough
-                    } else if response.failing() && !explaining {
-                        Wish::Pause
-                    } else {
-                        Wish::More
-                    }
-                },
-            )
-        });
+                    Seen::Part(Part::End) => response.end(read.user_ns, BodyEnd::Clean),
+                }
+                if response.decided() {
+                    Wish::Enough
+                } else if response.failing() && !explaining {
+                    Wish::Pause
+                } else {
+                    Wish::More
+                }
+            },
+        );
         let end = match explained_until {
-            None => turn.await,
-            Some(until) => match tokio::time::timeout_at(until, turn).await {
+            None => received.await,
+            Some(until) => match tokio::time::timeout_at(until, received).await {
                 Ok(end) => end,
                 Err(_) => {
                     response.give_up_explanation();
@@ -135,8 +132,6 @@ pub(crate) async fn exchange(
             },
         };
         match end {
-            // Not woken at once, as a waker would do: the event loop looks at everything else first.
-            End::Turn => tokio::task::yield_now().await,
             // The failure is certain; what follows can only explain it, and must not hold up a place
             // under the concurrency cap.
             End::Pause => {
@@ -146,7 +141,7 @@ pub(crate) async fn exchange(
         }
     };
     match end {
-        End::Turn | End::Pause => {}
+        End::Pause => {}
         // The server answered and left a part of the request unread: what is sent next would be taken
         // for the rest of it.
         End::Enough if !unsent.is_empty() || connection.has_unsent() => {}
@@ -189,8 +184,6 @@ enum End {
     Enough,
     /// Its receiver asked for a pause.
     Pause,
-    /// Others have their turn.
-    Turn,
     /// The connection was closed.
     Closed,
     /// The connection failed.
@@ -223,22 +216,40 @@ struct Read {
 }
 
 /// Sends what is unsent and hands out the parts of the answer, until `sink` wants a pause or no more.
-fn poll_answer(
-    cx: &mut Context<'_>,
+async fn receive_answer(
     pool: &Pool,
     connection: &mut Connection,
     unsent: &mut &[u8],
     answer: &mut ResponseReader,
     mut sink: impl FnMut(Seen<'_, '_, '_>, &Read) -> Wish,
-) -> Poll<End> {
+) -> End {
+    loop {
+        let turn = poll_fn(|cx| poll_turn(cx, pool, connection, unsent, answer, &mut sink));
+        if let Some(end) = turn.await {
+            return end;
+        }
+        // Not woken at once, as a waker would do: the event loop looks at everything else first.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// One turn of that; `None` when it is over and the answer is not.
+fn poll_turn(
+    cx: &mut Context<'_>,
+    pool: &Pool,
+    connection: &mut Connection,
+    unsent: &mut &[u8],
+    answer: &mut ResponseReader,
+    sink: &mut impl FnMut(Seen<'_, '_, '_>, &Read) -> Wish,
+) -> Poll<Option<End>> {
     // Of the thread, not of the connection: what is read is taken apart at once.
     let buffer = &mut *pool.buffer.borrow_mut();
     let mut left = BYTES_IN_A_TURN;
     while left > 0 {
         let bytes = match ready!(connection.poll_read(cx, unsent, buffer)) {
-            Ok(0) => return Poll::Ready(End::Closed),
+            Ok(0) => return Poll::Ready(Some(End::Closed)),
             Ok(n) => &buffer[..n],
-            Err(e) => return Poll::Ready(End::Failed(e)),
+            Err(e) => return Poll::Ready(Some(End::Failed(e))),
         };
         let ReadStamp { user_ns, kernel_ns } = connection.last_read();
         let read = Read {
@@ -250,16 +261,16 @@ fn poll_answer(
         let mut wish = sink(Seen::Read, &read);
         let fed = answer.feed(bytes, |part| wish = sink(Seen::Part(part), &read));
         if wish == Wish::Enough {
-            return Poll::Ready(End::Enough);
+            return Poll::Ready(Some(End::Enough));
         }
         if let Err(e) = fed {
-            return Poll::Ready(End::Malformed(e));
+            return Poll::Ready(Some(End::Malformed(e)));
         }
         if wish == Wish::Pause {
-            return Poll::Ready(End::Pause);
+            return Poll::Ready(Some(End::Pause));
         }
     }
-    Poll::Ready(End::Turn)
+    Poll::Ready(None)
 }
 
 impl Leftover {
@@ -275,35 +286,25 @@ impl Leftover {
 pub(crate) async fn recycle(pool: &Pool, mut leftover: Leftover) {
     let mut bytes = 0;
     let Leftover { connection, answer } = &mut leftover;
-    let drain = async {
-        loop {
-            let turn = poll_fn(|cx| {
-                poll_answer(
-                    cx,
-                    pool,
-                    connection,
-                    &mut &[][..],
-                    answer,
-                    |seen, _| match seen {
-                        Seen::Part(Part::Data(data)) => {
-                            bytes += data.len();
-                            if bytes > MAX_DRAIN_BYTES {
-                                Wish::Enough
-                            } else {
-                                Wish::More
-                            }
-                        }
-                        Seen::Part(Part::End) => Wish::Enough,
-                        Seen::Part(Part::Head(_)) | Seen::Read => Wish::More,
-                    },
-                )
-            });
-            match turn.await {
-                End::Turn => tokio::task::yield_now().await,
-                end => break end,
+    let mut nothing = &[][..];
+    let drain = receive_answer(
+        pool,
+        connection,
+        &mut nothing,
+        answer,
+        |seen, _| match seen {
+            Seen::Part(Part::Data(data)) => {
+                bytes += data.len();
+                if bytes > MAX_DRAIN_BYTES {
+                    Wish::Enough
+                } else {
+                    Wish::More
+                }
             }
-        }
-    };
+            Seen::Part(Part::End) => Wish::Enough,
+            Seen::Part(Part::Head(_)) | Seen::Read => Wish::More,
+        },
+    );
     if let Ok(End::Enough) = tokio::time::timeout(DRAIN_LIMIT, drain).await {
         leftover.put_back(pool);
     }
