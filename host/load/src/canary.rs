@@ -120,7 +120,7 @@ async fn one(canary: &Canary, pool: &Pool, number: u64, start_ns: i64) -> Canary
     let mut response = Response::new(number, start_ns, expect);
     response.keep_token_stamps(tokens + 1);
     let gaps = RefCell::new(GapSink::default());
-    let trace = Trace::default();
+    let trace = Trace::new();
     let mut leftover = None;
     tokio::select! {
         biased;

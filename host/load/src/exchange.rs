@@ -35,12 +35,25 @@ pub(crate) struct Leftover {
 }
 
 /// What an exchange leaves visible when it is dropped at its deadline.
-#[derive(Default)]
 pub(crate) struct Trace {
     stamps: Cell<Option<Stamps>>,
+    last_read_ns: Cell<i64>,
 }
 
 impl Trace {
+    /// Before anything was read.
+    pub(crate) fn new() -> Self {
+        Self {
+            stamps: Cell::new(None),
+            last_read_ns: Cell::new(i64::MIN),
+        }
+    }
+
+    /// The last read that brought bytes; before any, the earliest time there is.
+    pub(crate) fn last_read_ns(&self) -> i64 {
+        self.last_read_ns.get()
+    }
+
     /// The first write of the request, if it came to that; and the same to its response, with how long
     /// what it received waited to be read. Before the connection serves anything else.
     pub(crate) fn tell(&self, response: &mut Response) -> Option<i64> {
@@ -98,9 +111,10 @@ pub(crate) async fn exchange(
             &mut unsent,
             &mut answer,
             |seen, read| {
+                trace.last_read_ns.set(read.user_ns);
                 response.read_by_kernel(read.user_ns, read.kernel_ns);
                 match seen {
-                    Seen::Read => response.heard(read.user_ns),
+                    Seen::Framing => response.heard(read.user_ns),
                     Seen::Part(Part::Head(head)) => response.head(
                         read.user_ns,
                         head.status,
@@ -194,10 +208,10 @@ enum End {
 
 /// What the receiver of an answer is shown.
 enum Seen<'p, 'h, 'b> {
-    /// A read, before its parts: bytes came, whatever they are.
-    Read,
     /// A part of the answer.
     Part(Part<'p, 'h, 'b>),
+    /// A read that completed no part: bytes came, of a head or of a chunk's frame.
+    Framing,
 }
 
 /// What the receiver of an answer wants next.
@@ -258,8 +272,12 @@ fn poll_turn(
             number: connection.reads(),
         };
         left = left.saturating_sub(bytes.len());
-        let mut wish = sink(Seen::Read, &read);
-        let fed = answer.feed(bytes, |part| wish = sink(Seen::Part(part), &read));
+        let mut shown = None;
+        let fed = answer.feed(bytes, |part| shown = Some(sink(Seen::Part(part), &read)));
+        let wish = match shown {
+            Some(wish) => wish,
+            None => sink(Seen::Framing, &read),
+        };
         if wish == Wish::Enough {
             return Poll::Ready(Some(End::Enough));
         }
@@ -302,7 +320,7 @@ pub(crate) async fn recycle(pool: &Pool, mut leftover: Leftover) {
                 }
             }
             Seen::Part(Part::End) => Wish::Enough,
-            Seen::Part(Part::Head(_)) | Seen::Read => Wish::More,
+            Seen::Part(Part::Head(_)) | Seen::Framing => Wish::More,
         },
     );
     if let Ok(End::Enough) = tokio::time::timeout(DRAIN_LIMIT, drain).await {
@@ -341,7 +359,7 @@ mod tests {
         let head = RequestHead::new(&address, Endpoint::Chat, &base_headers(&address)).unwrap();
         let request = head.with(None, b"{}");
         let mut response = Response::new(0, 0, Expectation::until(i64::MAX));
-        let (gaps, trace) = (RefCell::new(GapSink::default()), Trace::default());
+        let (gaps, trace) = (RefCell::new(GapSink::default()), Trace::new());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()

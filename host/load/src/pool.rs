@@ -61,10 +61,11 @@ impl Pool {
         None
     }
 
-    /// Takes a connection back after its exchange ended in good order.
-    pub(crate) fn put(&self, mut connection: Connection) {
+    /// Takes a connection back after its exchange ended in good order. Whether it is still alive is
+    /// asked when it is taken, and by the sweep.
+    pub(crate) fn put(&self, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
-        if connection.usable() && idle.len() < MAX_IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(connection);
         }
     }

@@ -85,6 +85,19 @@ impl SseDecoder {
                 break;
             };
             self.check(end)?;
+            // Almost every event is one data line and comes whole: it is handed out where it lies.
+            if rest[end..].starts_with(b"\n\n")
+                && self.line.is_empty()
+                && !self.has_data
+                && let Some(data) = data_value(&rest[..end])
+            {
+                sink(SseEvent {
+                    data,
+                    named_error: std::mem::take(&mut self.named_error),
+                });
+                rest = &rest[end + 2..];
+                continue;
+            }
             self.swallow_line_feed = rest[end] == b'\r';
             if self.line.is_empty() {
                 self.end_line(&rest[..end], &mut sink);
@@ -164,6 +177,12 @@ impl SseDecoder {
             _ => {}
         }
     }
+}
+
+/// The value of a `data` field, if the line is one with a value.
+fn data_value(line: &[u8]) -> Option<&[u8]> {
+    let value = line.strip_prefix(b"data:")?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
 #[cfg(test)]

@@ -1,17 +1,21 @@
 //! A load thread: one event loop, its connections, the requests that fall to it.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::task::Poll;
 use std::time::Duration;
 
 use blackstart_clock::{RealTime, RunClock, Urgency, request_real_time};
 use blackstart_plan::{SloThresholds, Turn};
 use blackstart_record::{CensorKind, Event, EventKind, Outcome, RequestRecord};
 use bytes::Bytes;
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, SemaphorePermit};
 use tokio::task::{LocalSet, spawn_local};
 
@@ -248,15 +252,55 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Waits until observation has ended, however often that is put off.
-async fn expired(clock: RunClock, expiry: &Cell<Expiry>) -> Expiry {
+/// Waits until observation has ended, however often that is put off. `armed_ns` is when it looks next.
+async fn expired(clock: RunClock, expiry: &Cell<Expiry>, armed_ns: &Cell<i64>) -> Expiry {
     loop {
         let end = expiry.get();
         if clock.now() >= end.at_ns {
             return end;
         }
+        armed_ns.set(end.at_ns);
         sleep_until(clock, end.at_ns).await;
     }
+}
+
+/// What ended the observation of a request.
+enum Ended<T> {
+    /// Its exchange.
+    Itself(T),
+    Expired(Expiry),
+    /// The load was ended.
+    Cancelled,
+}
+
+/// Waits for the end of an exchange, of its observation, or of the load: whichever is first, in this
+/// order. An exchange is woken for every event. What else could end it is looked after only where a
+/// read does not show that it has not: a timer that has rung, rang before the read of the same wake-up.
+async fn observe<T>(
+    shared: &Shared,
+    trace: &Trace,
+    expiry: &Cell<Expiry>,
+    mut exchange: Pin<&mut impl Future<Output = T>>,
+    mut cancelled: Pin<&mut Notified<'_>>,
+) -> Ended<T> {
+    let armed_ns = Cell::new(i64::MIN);
+    let mut expired = pin!(expired(shared.clock, expiry, &armed_ns));
+    let mut last_read_ns = i64::MIN;
+    poll_fn(|cx| {
+        if let Poll::Ready(rest) = exchange.as_mut().poll(cx) {
+            return Poll::Ready(Ended::Itself(rest));
+        }
+        let before_ns = std::mem::replace(&mut last_read_ns, trace.last_read_ns());
+        let read = before_ns != last_read_ns && last_read_ns < armed_ns.get();
+        if read && shared.cancelled().is_none() {
+            return Poll::Pending;
+        }
+        if let Poll::Ready(end) = expired.as_mut().poll(cx) {
+            return Poll::Ready(Ended::Expired(end));
+        }
+        cancelled.as_mut().poll(cx).map(|()| Ended::Cancelled)
+    })
+    .await
 }
 
 /// Sleeps until about a run time; returns at once if it is past.
@@ -427,15 +471,15 @@ impl Lane {
         }
         let expiry = response.expiry();
         // Registered before the flag is read: an end in between is not missed.
-        let cancelled = self.cancel.notified();
+        let mut cancelled = pin!(self.cancel.notified());
         let mut leftover = None;
         if let Some(at_ns) = self.shared.cancelled() {
             response.censor(at_ns, CensorKind::RunEnd);
         } else {
-            let trace = Trace::default();
-            tokio::select! {
-                biased;
-                rest = async {
+            let trace = Trace::new();
+            let ended = {
+                // Pinned where it is: a future that is moved into another one takes its room twice.
+                let work = pin!(async {
                     if let Some(turn) = &turn
                         && turn.comes().await
                     {
@@ -446,7 +490,10 @@ impl Lane {
                         None => body,
                         Some(turn) => turn.body(template, index),
                     };
-                    let request = self.kit.head.with(Some((&self.kit.id_prefix, index)), &body);
+                    let request = self
+                        .kit
+                        .head
+                        .with(Some((&self.kit.id_prefix, index)), &body);
                     drop(body);
                     exchange(
                         &self.pool,
@@ -456,10 +503,15 @@ impl Lane {
                         &mut response,
                         &self.gaps,
                         &trace,
-                    ).await
-                } => leftover = rest,
-                end = expired(clock, &expiry) => response.censor(end.at_ns, end.kind),
-                () = cancelled => response.censor(clock.now(), CensorKind::RunEnd),
+                    )
+                    .await
+                });
+                observe(&self.shared, &trace, &expiry, work, cancelled.as_mut()).await
+            };
+            match ended {
+                Ended::Itself(rest) => leftover = rest,
+                Ended::Expired(end) => response.censor(end.at_ns, end.kind),
+                Ended::Cancelled => response.censor(clock.now(), CensorKind::RunEnd),
             }
             trace.tell(&mut response);
         }
