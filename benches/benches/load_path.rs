@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use blackstart_load::http1::{Part, ResponseReader};
 use blackstart_load::outcome::{BodyEnd, Expectation, Response};
-use blackstart_load::{delta, gaps::GapSink, sse::SseDecoder};
+use blackstart_load::{delta::EventParser, gaps::GapSink, sse::SseDecoder};
 use blackstart_plan::Arrivals;
 use blackstart_record::{Outcome, RequestJournalWriter, RequestRecord};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -32,12 +32,12 @@ fn decode(c: &mut Criterion) {
     group.throughput(Throughput::Elements(36));
     group.bench_function("events_of_a_stream", |b| {
         b.iter(|| {
-            let mut decoder = SseDecoder::new();
+            let (mut decoder, mut parser) = (SseDecoder::new(), EventParser::default());
             // As sockets deliver: one event a read.
             for part in bytes.split_inclusive(|&b| b == b'\n') {
                 decoder
                     .feed(black_box(part), |event| {
-                        let _ = black_box(delta::parse(event.data));
+                        let _ = black_box(parser.parse(event.data));
                     })
                     .expect("the stream's events are short");
             }

@@ -35,7 +35,7 @@ pub struct Chunk<'a> {
     /// alone and an empty text are no content.
     pub content: u32,
     /// Visible text of choice 0, as raw JSON.
-    pub text: Option<&'a RawValue>,
+    pub text: Option<&'a str>,
     /// Finish reason, as raw JSON: `abort` of any choice, else choice 0's.
     pub finish: Option<&'a RawValue>,
     /// The server's own count so far.
@@ -64,6 +64,74 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::E
             (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64)
         })
     }))
+}
+
+/// Largest frame that is kept: more than a server writes around a token.
+const MAX_FRAME_BYTES: usize = 2 << 10;
+
+/// Parses the events of one stream, most of which differ in one string only.
+///
+/// An event whose text of choice 0 is the only thing that it says leaves its frame behind: the bytes
+/// before and after the inside of that string. A later event in the same frame, whose own inside is
+/// plain (valid UTF-8 without quotes, escapes and control characters) and not empty, can say nothing
+/// else than that text: the JSON around it is the same, byte for byte. It is not parsed again.
+#[derive(Debug, Default)]
+pub struct EventParser {
+    frame: Vec<u8>,
+    /// Where the text stood in it: the frame's bytes before are the front, the others the back.
+    at: usize,
+}
+
+impl EventParser {
+    /// Parses the data of the stream's next event, as [`parse`] does.
+    ///
+    /// # Errors
+    /// Those of [`parse`].
+    pub fn parse<'a>(&mut self, data: &'a [u8]) -> Result<Parsed<'a>, String> {
+        if let Some(text) = self.text_in_frame(data) {
+            return Ok(Parsed::Chunk(Chunk {
+                content: 1,
+                text: Some(text),
+                ..Chunk::default()
+            }));
+        }
+        let parsed = parse(data)?;
+        if let Parsed::Chunk(chunk) = &parsed {
+            self.keep_frame(data, chunk);
+        }
+        Ok(parsed)
+    }
+
+    /// The text of an event in the frame, with its quotes.
+    fn text_in_frame<'a>(&self, data: &'a [u8]) -> Option<&'a str> {
+        let (front, back) = self.frame.split_at(self.at);
+        let inside = data.strip_prefix(front)?.strip_suffix(back)?;
+        let plain = |&b: &u8| b >= b' ' && b != b'"' && b != b'\\';
+        if front.is_empty() || inside.is_empty() || !inside.iter().all(plain) {
+            return None;
+        }
+        std::str::from_utf8(&data[front.len() - 1..=front.len() + inside.len()]).ok()
+    }
+
+    fn keep_frame(&mut self, data: &[u8], chunk: &Chunk<'_>) {
+        let Some(text) = chunk.text else { return };
+        let inside = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+        if chunk.content != 1
+            || chunk.finish.is_some()
+            || chunk.usage.is_some()
+            || inside.is_none_or(str::is_empty)
+            || data.len() > MAX_FRAME_BYTES
+        {
+            return;
+        }
+        // The text is a part of the data.
+        let start = text.as_ptr().addr() - data.as_ptr().addr();
+        self.at = start + 1;
+        self.frame.clear();
+        self.frame.extend_from_slice(&data[..self.at]);
+        self.frame
+            .extend_from_slice(&data[start + text.len() - 1..]);
+    }
 }
 
 /// Parses the data of one event.
@@ -188,8 +256,10 @@ impl<'a> Choice<'a> {
         if content {
             chunk.content |= 1 << index.min(MAX_CHOICES - 1);
         }
-        if index == 0 && text.is_some() {
-            chunk.text = text;
+        if index == 0
+            && let Some(text) = text
+        {
+            chunk.text = Some(text.get());
         }
         let aborted = |raw: &RawValue| raw.get() == "\"abort\"";
         if let Some(finish) = self.finish_reason
@@ -362,7 +432,73 @@ mod tests {
         assert_eq!(error_object("<html>"), None);
     }
 
+    fn said(parsed: Result<Parsed<'_>, String>) -> String {
+        format!("{parsed:?}")
+    }
+
+    #[test]
+    fn an_event_in_a_frame_says_what_parsing_it_would_say() {
+        let event = |text: &str, finish: &str| {
+            format!(
+                r#"{{"id":"a","choices":[{{"index":0,"delta":{{"content":{text}}},"finish_reason":{finish}}}]}}"#
+            )
+        };
+        let mut parser = EventParser::default();
+        let mut in_frame = 0;
+        for (text, finish) in [
+            ("\"x\"", "null"),
+            ("\"a longer one, ü\"", "null"),
+            ("\"\"", "null"),
+            ("\"y\"", "null"),
+            (r#""\n""#, "null"),
+            (r#""a\"},"b":{"c":"d""#, "null"),
+            (r#""a"},"error":{"message":"m"},"b":{"c":"d""#, "null"),
+            ("\"a\tb\"", "null"),
+            ("null", "null"),
+            ("\"z\"", "\"abort\""),
+            ("\"z\"", "null"),
+            ("\"w\"", "null"),
+        ] {
+            let json = event(text, finish);
+            in_frame += usize::from(parser.text_in_frame(json.as_bytes()).is_some());
+            assert_eq!(
+                said(parser.parse(json.as_bytes())),
+                said(parse(json.as_bytes())),
+                "{json}"
+            );
+        }
+        assert_eq!(in_frame, 3, "the plain ones behind one in the same frame");
+        let broken = [&event("\"", "null").as_bytes()[..30], b"\xff"].concat();
+        assert_eq!(said(parser.parse(&broken)), said(parse(&broken)));
+    }
+
     proptest! {
+        #[test]
+        fn a_frame_changes_nothing(
+            texts in prop::collection::vec(r#"("(a|\\n|\\|"|\t|ü|\},\{|,"error":1){0,3}"|null|1|\[\])"#, 1..8),
+            shape in 0..4,
+        ) {
+            let mut parser = EventParser::default();
+            for text in texts {
+                let json = match shape {
+                    0 => format!(r#"{{"choices":[{{"index":0,"delta":{{"content":{text}}}}}]}}"#),
+                    1 => format!(r#"{{"choices":[{{"text":{text},"delta":{{"content":"b"}}}},{{"index":0}}]}}"#),
+                    2 => format!(r#"{{"choices":[{{"index":1,"text":{text}}},{{"index":0,"text":{text}}}],"usage":null}}"#),
+                    _ => format!(r#" {{"error":{text},"choices":[{{"delta":{{"reasoning":{text},"content":{text}}}}}]}} "#),
+                };
+                prop_assert_eq!(said(parser.parse(json.as_bytes())), said(parse(json.as_bytes())), "{}", json);
+            }
+        }
+
+        #[test]
+        fn no_bytes_in_a_frame_change_anything(bytes in prop::collection::vec(any::<u8>(), 0..6)) {
+            let event = |inside: &[u8]| [&br#"{"choices":[{"delta":{"content":""#[..], inside, br#""}}]}"#].concat();
+            let mut parser = EventParser::default();
+            parser.parse(&event(b"x")).unwrap();
+            let data = event(&bytes);
+            prop_assert_eq!(said(parser.parse(&data)), said(parse(&data)));
+        }
+
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse(&bytes);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use blackstart_record::{CensorKind, ErrorClass, FinishReason, Gap, Outcome, RequestRecord};
 
 use crate::Secret;
-use crate::delta::{self, Chunk, MAX_CHOICES, Parsed};
+use crate::delta::{self, Chunk, EventParser, MAX_CHOICES, Parsed};
 use crate::gaps::GapSink;
 use crate::sse::SseDecoder;
 use crate::text::{bounded, bounded_reason};
@@ -144,6 +144,7 @@ pub struct Response {
     /// The body is decoded as an event stream.
     streaming: bool,
     decoder: SseDecoder,
+    parser: EventParser,
     events: u64,
     sample: Vec<u8>,
     /// A certain failure and its time; decided when the body ends.
@@ -205,6 +206,7 @@ impl Response {
             expect,
             streaming: false,
             decoder: SseDecoder::new(),
+            parser: EventParser::default(),
             events: 0,
             sample: Vec::new(),
             failure: None,
@@ -472,7 +474,7 @@ impl Response {
         }
         self.events += 1;
         self.record.first_event_ns.get_or_insert(at_ns);
-        match delta::parse(data) {
+        match self.parser.parse(data) {
             Ok(Parsed::Error(json)) => self.stream_error(at_ns, json),
             _ if named_error => self.stream_error(at_ns, &String::from_utf8_lossy(data)),
             Ok(Parsed::Nothing) => {}
@@ -490,7 +492,7 @@ impl Response {
 
     fn chunk(&mut self, at_ns: i64, chunk: &Chunk<'_>, gaps: &mut GapSink) {
         if let (Some(reply), Some(text)) = (&mut self.reply, chunk.text) {
-            reply.push(text.get());
+            reply.push(text);
         }
         if chunk.content != 0 {
             if self.record.first_token_ns.is_none() {

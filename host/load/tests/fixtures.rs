@@ -174,7 +174,7 @@ fn text(bytes: &[u8]) -> String {
         .feed(bytes, |event| {
             if let Ok(Parsed::Chunk(chunk)) = delta::parse(event.data)
                 && let Some(raw) = chunk.text
-                && let Ok(Some(piece)) = serde_json::from_str::<Option<String>>(raw.get())
+                && let Ok(Some(piece)) = serde_json::from_str::<Option<String>>(raw)
             {
                 out.push_str(&piece);
             }
