@@ -1,5 +1,6 @@
 //! Build tasks: `cargo xtask <task>`. One module a task.
 
+mod fuzz;
 mod plugins;
 mod process;
 mod tasks;
@@ -26,6 +27,8 @@ enum Task {
     Demo(tasks::DemoArgs),
     /// Build the plugins and run every test.
     Test(tasks::TestArgs),
+    /// Fuzz everything that parses what others wrote.
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Task::Build => tasks::build().map(|()| 0),
         Task::Demo(args) => tasks::demo(&args).and_then(tasks::exit_code),
         Task::Test(args) => tasks::test(&args).map(|()| 0),
+        Task::Fuzz(args) => fuzz::run_targets(&args).map(|()| 0),
     };
     match done {
         Ok(code) => ExitCode::from(code),

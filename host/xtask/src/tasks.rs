@@ -83,8 +83,9 @@ pub fn test(args: &TestArgs) -> Result<()> {
     )
 }
 
-fn cargo(dir: &Path) -> Command {
-    // The cargo that runs this task, so that a chosen toolchain stays chosen.
+/// The cargo that runs this task, in a folder.
+pub fn cargo(dir: &Path) -> Command {
+    // Not whichever is first on the path: a chosen toolchain stays chosen.
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(dir);
     command
