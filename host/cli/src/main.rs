@@ -7,14 +7,18 @@
 mod campaign;
 mod commands;
 mod exit;
+mod glyphs;
 mod interrupt;
+mod keys;
+mod live;
 mod matching;
 mod output;
 mod plugins;
 mod reporter;
 mod when;
+mod wrap;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -71,7 +75,17 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            if glyphs::unicode() {
+                let _ = error.print();
+            } else {
+                let text = error.render().to_string();
+                let text = glyphs::shown(&text);
+                let _ = if error.use_stderr() {
+                    std::io::stderr().write_all(text.as_bytes())
+                } else {
+                    std::io::stdout().write_all(text.as_bytes())
+                };
+            }
             // Help and version are no mistakes.
             let code = if error.use_stderr() {
                 exit::Exit::Configuration
