@@ -8,6 +8,8 @@ use std::sync::Arc;
 use blackstart_analyze::{
     CampaignAnalysis, RunAnalysis, Validity, analyze_campaign, analyze_run, validity,
 };
+use blackstart_config::ConfigError;
+use blackstart_load::Secret;
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
@@ -17,15 +19,69 @@ use blackstart_record::{
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
 use super::judge::judge;
-use super::prepare::Prepared;
+use super::prepare::{Prepared, api_key};
 use super::stored;
 use crate::exit::{Exit, Failure};
 use crate::matching::match_replica_log;
 use crate::plugins::{Plugins, identity};
+use crate::reporter::harmless;
 use crate::when;
 
 /// Provenance of the host, kept from the run for a later analysis.
 const HOST_FILE: &str = "host.json";
+
+/// What ended a campaign before its last run.
+const STOPPED_FILE: &str = "stopped.json";
+/// Longest reason that is kept.
+const MAX_REASON_CHARS: usize = 2000;
+
+/// What ended a campaign before its last run, as the terminal said it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Stopped {
+    run: u32,
+    reason: String,
+}
+
+/// Keeps why a run could not be carried out, for the report and for whoever analyses it again.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn note_stop(
+    dir: &Path,
+    plan: &Plan,
+    run: u32,
+    failure: &Failure,
+) -> Result<(), Failure> {
+    let reason = match failure.error.downcast_ref::<ConfigError>() {
+        // Without the drawing.
+        Some(error) => {
+            let place = error.place.as_ref().map(|place| {
+                let (line, column) = place.line_column();
+                format!(":{line}:{column}")
+            });
+            let place = place.unwrap_or_default();
+            format!("{}{place}: {}", error.file, error.message)
+        }
+        None => failure.text(),
+    };
+    // A server may have repeated the key in its refusal; results are shown around.
+    let reason = match api_key(plan) {
+        Ok(Some(key)) => Secret::new(key).redact(&reason),
+        _ => reason,
+    };
+    let line: Vec<&str> = reason.split_whitespace().collect();
+    let reason = harmless(&line.join(" "))
+        .chars()
+        .take(MAX_REASON_CHARS)
+        .collect();
+    write(&dir.join(STOPPED_FILE), &Stopped { run, reason })
+}
+
+/// What ended the campaign, as it was recorded.
+pub(super) fn stopped(dir: &Path) -> Option<String> {
+    let Stopped { run, reason } = read_json(&dir.join(STOPPED_FILE)).ok()?;
+    Some(format!("run {run}: {reason}"))
+}
 
 /// A results directory under way.
 pub struct Results {
@@ -397,6 +453,7 @@ pub(super) fn reports(
     campaign: &CampaignAnalysis,
     host: &BTreeMap<String, String>,
     partial: bool,
+    stopped: Option<&str>,
 ) -> (CampaignReport, Vec<RunReport>) {
     let input = ReportInput {
         plan,
@@ -417,6 +474,7 @@ pub(super) fn reports(
         campaign,
         host,
         partial,
+        stopped,
     };
     let run_reports = input
         .runs
@@ -440,7 +498,8 @@ fn conclude(
         .collect();
     let analysis = analyze_campaign(plan, &analyses, &findings);
     let host = host_facts(dir);
-    let (report, run_reports) = reports(plan, &runs, &analysis, &host, partial);
+    let stopped = stopped(dir);
+    let (report, run_reports) = reports(plan, &runs, &analysis, &host, partial, stopped.as_deref());
     let html = blackstart_report::render_html(&report).map_err(Failure::internal)?;
     // Everything there is to say is known now: a report that is there already is replaced as a whole.
     let mut files = vec![
