@@ -240,7 +240,7 @@ fn cancel(context: &RunContext<'_>, armed: &Armed) {
                 format!(" (effects of this run: {})", requests.join(", "))
             };
             context.reporter.say(format!(
-                "  undoing  what the fault did; its answer is waited for{asked}, at most {} s\n           a second \
+                "  undoing  what the fault did; answers are waited for{asked}, at most {} s\n           a second \
                  Ctrl-C ends at once, and leaves the undoing to the watchdog",
                 CANCEL_TIMEOUT_NS / NS_PER_S
             ));
