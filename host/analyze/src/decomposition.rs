@@ -238,16 +238,19 @@ fn first_matches(
     let mut found = BTreeMap::<String, BoundaryMatch>::new();
     let mut lives = std::collections::BTreeSet::new();
     let mut unstamped = 0_u64;
-    let clock_bound_ns = input
-        .fire
-        .offset_at_arm
-        .bound_ns
-        .max(input.fire.offset_after.bound_ns);
+    // A stamp of another host is moved by the offset at arm time: by how much that clock moved away
+    // from it until the second measurement is not known at the line.
+    let (arm, after) = (input.fire.offset_at_arm, input.fire.offset_after);
+    let remote_bound_ns = arm.bound_ns.max(after.bound_ns)
+        + after
+            .offset_ns
+            .saturating_sub(arm.offset_ns)
+            .saturating_abs();
     for b in &log.boundaries {
         // The instrument's own stamps are on its clock already; the others are shifted by the offset.
-        let offset = match b.stamp {
-            StampSource::Capture => 0,
-            _ => input.fire.offset_at_arm.offset_ns,
+        let (offset, clock_bound_ns) = match b.stamp {
+            StampSource::Capture => (0, 0),
+            _ => (arm.offset_ns, remote_bound_ns),
         };
         let Some(at_ns) = b
             .at_unix_ns
