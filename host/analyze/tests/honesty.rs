@@ -548,3 +548,27 @@ fn a_clock_that_drifts_widens_what_its_stamps_say() {
     // The instrument's own stamps are on its own clock.
     assert_eq!(of("engine_init"), 1);
 }
+
+/// uvicorn's lines carry no stamp: of a log that nobody captured nothing is known of their time, and
+/// that is no absence of the line.
+#[test]
+fn a_line_without_a_stamp_is_not_called_absent() {
+    let mut records = records();
+    for b in &mut records.boundaries[0].boundaries {
+        if b.key == "startup_complete" {
+            b.at_unix_ns = None;
+            b.stamp = StampSource::None;
+            b.resolution_ns = None;
+        }
+    }
+    let a = analysed(&plan(), &records);
+    let note = segment(&a, "server_ready").note.clone().unwrap();
+    assert!(note.contains("carries no usable stamp"), "{note}");
+    records.boundaries[0]
+        .boundaries
+        .retain(|b| b.key != "startup_complete");
+    let note = segment(&analysed(&plan(), &records), "server_ready")
+        .note
+        .clone();
+    assert_eq!(note.unwrap(), "no `startup_complete` line after the fire");
+}
