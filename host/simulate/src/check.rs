@@ -219,7 +219,10 @@ impl Comparison<'_> {
             found.redegradations,
         );
         let ttr_ns = match counted.recovery {
-            RecoveryTruth::Recovered { entry_ns } => Some(entry_ns - truth.anchor_ns),
+            // Without a fire there is nothing to recover from, whatever chance made of it.
+            RecoveryTruth::Recovered { entry_ns } if truth.fire_ns.is_some() => {
+                Some(entry_ns - truth.anchor_ns)
+            }
             _ => None,
         };
         let ttr_found = self.analysis.ttr_pre_fault_s;

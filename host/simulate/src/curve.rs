@@ -112,3 +112,47 @@ fn bad_share(phases: &[Phase], at_ns: i64, plan: &Plan, noise: f64) -> f64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planted::plant;
+    use crate::{plan, scenario};
+
+    fn curve_of(name: &str, noise: f64) -> (Curve, Planted) {
+        let scenario = scenario(name).unwrap();
+        let settings = Settings {
+            rate_per_s: 100.0,
+            noise,
+        };
+        let plan = plan(scenario, settings, &[1]).unwrap();
+        let planted = plant(scenario, &plan, 1);
+        (Curve::of(&plan, &planted, settings), planted)
+    }
+
+    #[test]
+    fn a_window_half_away_is_half_good() {
+        let (curve, planted) = curve_of("crash", 0.0);
+        let back_ns = planted.service_return_ns.unwrap() / STEP_NS * STEP_NS;
+        let half = curve.share(back_ns - 2 * S, back_ns + 2 * S);
+        assert!((half.good - 0.5).abs() < 0.01, "{half:?}");
+        // 400 requests, half of them bad, each where chance puts it: √(¼/400).
+        assert!((half.deviation - 0.025).abs() < 0.001, "{half:?}");
+        let whole = curve.share(back_ns + S, back_ns + 11 * S);
+        assert_eq!((whole.good, whole.deviation), (1.0, 0.0));
+    }
+
+    #[test]
+    fn replicas_in_turn_leave_less_to_chance() {
+        let (curve, planted) = curve_of("crash-of-two", 0.0);
+        let fire_ns = planted.fire_ns / STEP_NS * STEP_NS;
+        let away = curve.share(fire_ns + S, fire_ns + 3 * S);
+        assert!((away.good - 0.5).abs() < 1e-9, "{away:?}");
+        assert!(away.deviation < 1e-6, "every second one is bad: {away:?}");
+        let (noisy, _) = curve_of("no-fault", 0.1);
+        let share = noisy.share(10 * S, 20 * S);
+        assert!((share.good - 0.9).abs() < 1e-9, "{share:?}");
+        // √(0.9 · 0.1 / 1000).
+        assert!((share.deviation - 0.009_487).abs() < 1e-5, "{share:?}");
+    }
+}

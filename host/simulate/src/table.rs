@@ -106,19 +106,21 @@ impl Sum {
 /// The table of scenarios, from the checks of any number of seeds.
 pub fn scenarios(checks: &[RunCheck]) -> String {
     let mut out = String::from(
-        "| scenario | runs | defined | found within one bucket | counts exact | false recoveries | entry within one bucket of the return | lag behind the return: mean, s | min | max |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        "| scenario | runs | defined | found within one bucket | counts exact | false recoveries | false alarms | in flight off by | entry within one bucket of the return | lag behind the return: mean, s | min | max |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     let mut row = |name: &str, sum: &Sum| {
         // A write to a string cannot fail.
         let _ = writeln!(
             out,
-            "| {name} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             sum.runs,
             sum.certain,
             Sum::part(sum.within, sum.certain),
             sum.exact,
             sum.false_recoveries,
+            sum.false_alarms,
+            sum.in_flight_off,
             Sum::part(sum.return_within, sum.returned),
             sum.lag(),
         );
@@ -217,4 +219,50 @@ pub fn noise(cells: &[(Settings, Vec<RunCheck>, Vec<RunCheck>)]) -> String {
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_a_page_are_found_in_their_places() {
+        let page = "a\n<!-- simulated scenarios, 500 seeds -->\nold\n<!-- end -->\n\
+                    <!-- simulated dances, 3 seeds -->\n<!-- simulated noise, 2 seeds -->\n<!-- end -->\n\
+                    <!-- simulated noise, 7 seeds -->\nnever ends";
+        let found = blocks(page);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|b| (b.kind, b.seeds, &page[b.place.clone()]))
+            .collect();
+        assert_eq!(
+            shown,
+            [(Kind::Scenarios, 500, "old\n"), (Kind::Noise, 2, "")]
+        );
+        assert_eq!(blocks("nothing here"), []);
+    }
+
+    #[test]
+    fn lags_have_a_mean_over_the_runs_that_have_one() {
+        let run = |lag_s: Option<f64>| RunCheck {
+            scenario: "crash",
+            seed: 1,
+            requests: 10,
+            mismatches: Vec::new(),
+            certain: true,
+            recovered: lag_s.is_some(),
+            off_buckets: Some(0),
+            return_buckets: lag_s.map(|s| s as i64),
+            lag_s,
+            counts_exact: true,
+            false_recovery: false,
+            false_alarm: false,
+            in_flight_off: Some(-2),
+        };
+        let runs = [run(Some(-1.0)), run(None), run(Some(2.0))];
+        let sum = Sum::of(&runs);
+        assert_eq!(sum.lag_s, Some((0.5, -1.0, 2.0)));
+        assert_eq!((sum.returned, sum.return_within), (2, 1));
+        assert_eq!((sum.runs, sum.requests, sum.in_flight_off), (3, 30, 2));
+    }
 }
