@@ -76,7 +76,12 @@ const NEVER: [(&str, &[&str], &str); 11] = [
     ("simulate", NETWORK, "a simulation is virtual"),
     (
         "simulate",
-        &["blackstart-clock", "blackstart-config", "rustix", "wasmtime"],
+        &[
+            "blackstart-clock",
+            "blackstart-config",
+            "rustix",
+            "wasmtime",
+        ],
         "a simulation has no clock and needs no plugin",
     ),
     ("plan", NETWORK, "the plan is pure"),

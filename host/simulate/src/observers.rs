@@ -187,8 +187,12 @@ impl Observed<'_> {
     fn direct_probes(&mut self, number: usize, all: &mut Vec<Event>) {
         let planted = self.planted;
         let mut next = |sent_ns: i64, random: &mut Random| {
-            let (ended, ok) = probe(&planted.phases[number], sent_ns, self.plan, random);
-            (ended, ok, Some(replica_id(number as u32)))
+            let (at_ns, ok) = probe(&planted.phases[number], sent_ns, self.plan, random);
+            Ended {
+                at_ns,
+                ok,
+                replica: Some(replica_id(number as u32)),
+            }
         };
         let probes = run_probes(
             ProbePath::Direct,
@@ -206,8 +210,12 @@ impl Observed<'_> {
         let mut turn = 0;
         let mut next = |sent_ns: i64, random: &mut Random| {
             turn = (turn + 1) % planted.phases.len();
-            let (ended, ok) = probe(&planted.phases[turn], sent_ns, self.plan, random);
-            (ended, ok, ok.then(|| replica_id(turn as u32)))
+            let (at_ns, ok) = probe(&planted.phases[turn], sent_ns, self.plan, random);
+            Ended {
+                at_ns,
+                ok,
+                replica: ok.then(|| replica_id(turn as u32)),
+            }
         };
         let probes = run_probes(
             ProbePath::Service,
@@ -289,6 +297,15 @@ fn event(at_ns: i64, kind: EventKind) -> Event {
     Event { at_ns, kind }
 }
 
+/// How a probe ended.
+struct Ended {
+    at_ns: i64,
+    /// Whether with a token.
+    ok: bool,
+    /// Who answered, or was asked directly.
+    replica: Option<String>,
+}
+
 /// When a probe ends, and whether with a token.
 fn probe(phases: &[Phase], sent_ns: i64, plan: &Plan, random: &mut Random) -> (i64, bool) {
     let quick_ns = random.around(TTFT_NS.0, TTFT_NS.1);
@@ -335,13 +352,17 @@ fn run_probes(
     plan: &Plan,
     fire_ns: i64,
     random: &mut Random,
-    send: &mut dyn FnMut(i64, &mut Random) -> (i64, bool, Option<String>),
+    send: &mut dyn FnMut(i64, &mut Random) -> Ended,
 ) -> Vec<Event> {
     let mut all = Vec::new();
     let mut sent_ns = random.between(0, plan.observe.probe_interval_ns);
     let (mut failed, mut works_again) = (false, false);
     while sent_ns < plan.phases.load_end_ns() {
-        let (ended_ns, ok, replica) = send(sent_ns, random);
+        let Ended {
+            at_ns: ended_ns,
+            ok,
+            replica,
+        } = send(sent_ns, random);
         all.push(event(
             ended_ns,
             EventKind::Probe(ProbeOutcome {
