@@ -55,6 +55,8 @@ enum Command {
     Logs(commands::logs::LogsArgs),
     /// Check a published report from its own evidence
     Verify(commands::verify::VerifyArgs),
+    /// Simulate runs with planted truth, and check that the analysis finds it
+    Simulate(commands::simulate::SimulateArgs),
     /// Look at plugins
     #[command(subcommand)]
     Plugin(commands::plugin::PluginCommand),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => commands::compare::run(args),
         Command::Logs(args) => commands::logs::run(args),
         Command::Verify(args) => commands::verify::run(args),
+        Command::Simulate(args) => commands::simulate::run(args),
         Command::Plugin(command) => commands::plugin::run(command),
     };
     match outcome {

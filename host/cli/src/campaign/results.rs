@@ -13,8 +13,9 @@ use blackstart_load::Secret;
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
-    ArtifactMismatch, Boundaries, Finding, Manifest, ManifestHead, RunFiles, RunRecords, read_json,
-    read_recorded, read_run_noting, replace_files, seal_journal, write_json_atomic,
+    ArtifactMismatch, Boundaries, EventKind, Finding, Manifest, ManifestHead, RunFiles, RunRecords,
+    read_events, read_json, read_recorded, read_run_noting, replace_files, seal_journal,
+    write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
@@ -28,7 +29,7 @@ use crate::reporter::harmless;
 use crate::when;
 
 /// Provenance of the host, kept from the run for a later analysis.
-const HOST_FILE: &str = "host.json";
+pub(super) const HOST_FILE: &str = "host.json";
 
 /// What ended a campaign before its last run.
 const STOPPED_FILE: &str = "stopped.json";
@@ -340,7 +341,7 @@ pub(super) fn run_dir(dir: &Path, run: u32) -> PathBuf {
     dir.join(format!("run-{run}"))
 }
 
-fn write<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
+pub(super) fn write<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
     write_json_atomic(path, value).map_err(Failure::internal)
 }
 
@@ -356,6 +357,7 @@ fn analyse_and_judge(
         // The instrument was killed before the journal was sealed; its records are whole.
         seal_journal(dir).map_err(Failure::records)?;
     }
+    let written_by = logs_end_unix_ns(&files);
     let boundaries: Vec<Boundaries> = plan
         .target
         .replicas
@@ -367,10 +369,24 @@ fn analyse_and_judge(
                 &plan.matcher.config.to_string(),
                 &r.id,
                 &files.server_log(&r.id),
+                written_by,
             )
         })
         .collect();
     figures(plugins, gates, plan, planned, dir, Some(boundaries))
+}
+
+/// Latest instant that a run's logs hold: that of its last event. It places stamps without a year, and
+/// the time of the analysis would place them into the year of the analysis.
+fn logs_end_unix_ns(files: &RunFiles) -> i64 {
+    let events = read_events(&files.events()).map_or_else(|_| Vec::new(), |log| log.events);
+    let epoch = events.iter().find_map(|e| match e.kind {
+        EventKind::Epoch { unix_ns, .. } => Some(unix_ns),
+        _ => None,
+    });
+    let last_ns = events.iter().map(|e| e.at_ns).max().unwrap_or(0);
+    // Without an epoch no stamp can be joined with the run anyway.
+    epoch.map_or_else(blackstart_clock::unix_ns, |at| at.saturating_add(last_ns))
 }
 
 /// Analyses and judges what is recorded of a run: with these boundaries, or with those that an
@@ -526,7 +542,7 @@ fn conclude(
 }
 
 /// Writes the manifest over everything that is in the directory now.
-fn seal(
+pub(super) fn seal(
     dir: &Path,
     plan: &Plan,
     host: BTreeMap<String, String>,
