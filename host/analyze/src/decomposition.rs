@@ -1,7 +1,7 @@
 //! The decomposition of the recovery into the method's segments. Only measured boundaries are
 //! claimed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use blackstart_plan::Plan;
 use blackstart_record::{LogCoverage, RunRecords, StampSource};
@@ -153,6 +153,8 @@ pub(crate) struct Instants<'a> {
     pub(crate) goodput_restored: Boundary,
     log: &'a BTreeMap<String, BoundaryMatch>,
     log_absence: Option<String>,
+    /// Boundaries that have lines, but no line whose time is known.
+    unstamped: BTreeSet<String>,
     /// Why the victim was not started again, where the policy said so.
     not_restarted: Option<String>,
 }
@@ -166,6 +168,9 @@ impl Instants<'_> {
                 uncertainty_ns: found.uncertainty_ns,
             }),
             (None, Some(reason)) => Err(reason.clone()),
+            (None, None) if self.unstamped.contains(key) => Err(format!(
+                "no `{key}` line is known to come after the fire: one at least carries no usable stamp"
+            )),
             (None, None) => Err(self.because(format!("no `{key}` line after the fire"))),
         }
     }
@@ -182,12 +187,12 @@ impl Instants<'_> {
 /// The decomposition of a run.
 pub(crate) fn analyze(input: &DecompositionInput<'_>) -> Decomposition {
     let mut notes = Vec::new();
-    let (boundaries, log_absence) = first_matches(input, &mut notes);
+    let (boundaries, log_absence, unstamped) = first_matches(input, &mut notes);
     let log_figures = boundaries
         .values()
         .flat_map(|b| b.figures.iter().map(|(k, v)| (k.clone(), *v)))
         .collect();
-    let instants = instants(input, &boundaries, log_absence);
+    let instants = instants(input, &boundaries, log_absence, unstamped);
     let segments = rows(input, &instants);
     let partition = crate::partition::analyze(input, &instants);
     Decomposition {
@@ -199,12 +204,17 @@ pub(crate) fn analyze(input: &DecompositionInput<'_>) -> Decomposition {
     }
 }
 
-/// First matches after the fire in the first victim's log, and why there can be none.
+/// First matches after the fire in the first victim's log, why there can be none, and the boundaries
+/// of which a line carries no usable stamp.
 fn first_matches(
     input: &DecompositionInput<'_>,
     notes: &mut Vec<String>,
-) -> (BTreeMap<String, BoundaryMatch>, Option<String>) {
-    let none = |reason: String| (BTreeMap::new(), Some(reason));
+) -> (
+    BTreeMap<String, BoundaryMatch>,
+    Option<String>,
+    BTreeSet<String>,
+) {
+    let none = |reason: String| (BTreeMap::new(), Some(reason), BTreeSet::new());
     let Some(fire_ns) = input.fire.actual_ns else {
         return none(no_fire(input.fire));
     };
@@ -236,18 +246,22 @@ fn first_matches(
         return none("the run's epoch was not recorded, so log stamps cannot be joined".to_owned());
     };
     let mut found = BTreeMap::<String, BoundaryMatch>::new();
-    let mut lives = std::collections::BTreeSet::new();
+    let mut lives = BTreeSet::new();
     let mut unstamped = 0_u64;
-    let clock_bound_ns = input
-        .fire
-        .offset_at_arm
-        .bound_ns
-        .max(input.fire.offset_after.bound_ns);
+    let mut unstamped_keys = BTreeSet::new();
+    // A stamp of another host is moved by the offset at arm time: by how much that clock moved away
+    // from it until the second measurement is not known at the line.
+    let (arm, after) = (input.fire.offset_at_arm, input.fire.offset_after);
+    let remote_bound_ns = arm.bound_ns.max(after.bound_ns)
+        + after
+            .offset_ns
+            .saturating_sub(arm.offset_ns)
+            .saturating_abs();
     for b in &log.boundaries {
         // The instrument's own stamps are on its clock already; the others are shifted by the offset.
-        let offset = match b.stamp {
-            StampSource::Capture => 0,
-            _ => input.fire.offset_at_arm.offset_ns,
+        let (offset, clock_bound_ns) = match b.stamp {
+            StampSource::Capture => (0, 0),
+            _ => (arm.offset_ns, remote_bound_ns),
         };
         let Some(at_ns) = b
             .at_unix_ns
@@ -255,6 +269,7 @@ fn first_matches(
             .filter(|t| t.abs() <= TIME_LIMIT_NS)
         else {
             unstamped += 1;
+            unstamped_keys.insert(b.key.clone());
             continue;
         };
         if at_ns < fire_ns {
@@ -280,7 +295,7 @@ fn first_matches(
             lives.len()
         ));
     }
-    (found, None)
+    (found, None, unstamped_keys)
 }
 
 fn to_match(
@@ -327,6 +342,7 @@ fn instants<'a>(
     input: &DecompositionInput<'_>,
     log: &'a BTreeMap<String, BoundaryMatch>,
     log_absence: Option<String>,
+    unstamped: BTreeSet<String>,
 ) -> Instants<'a> {
     let fire = match (input.fire.actual_ns, input.fire.fire_uncertainty_ns) {
         (Some(at_ns), Some(uncertainty_ns)) => Ok(Instant {
@@ -371,6 +387,7 @@ fn instants<'a>(
         },
         log,
         log_absence,
+        unstamped,
         not_restarted: not_restarted(input),
     };
     if let Err(absence) = &all.replica_ready {

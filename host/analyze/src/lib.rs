@@ -78,8 +78,8 @@ pub use incidence::{
 };
 pub use inflight::{FlightPhases, InFlight, InFlightCounts, InFlightGroup, OutageOutcomes};
 pub use load_summary::{
-    LOAD_SUMMARY_SCHEMA_VERSION, LatencyFigures, LoadAsked, LoadFigures, LoadFiguresBuilder,
-    ReadLagFigures, SkewFigures, TokenFigures, TurnFigures,
+    KilledFigures, LOAD_SUMMARY_SCHEMA_VERSION, LatencyFigures, LoadAsked, LoadFigures,
+    LoadFiguresBuilder, ReadLagFigures, SkewFigures, TokenFigures, TurnFigures,
 };
 pub use losses::{LossSplit, RequestLosses};
 pub use partition::{Partition, Phase};

@@ -166,6 +166,56 @@ pub struct TurnFigures {
     pub later_waited: u64,
 }
 
+/// What is missing of a load whose instrument was killed. Of a load in parts the sums, and the earliest
+/// of the last stamps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KilledFigures {
+    /// Last stamp of the records, seconds of run time: nothing is known of the time after it.
+    pub last_stamp_s: f64,
+    /// Requests that had no record and got one from the schedule; null where the schedule does not
+    /// follow from `load.json`, so that what was under way is not known.
+    pub filled_in: Option<u64>,
+    /// Of these, requests that were due by the last stamp, where they count as censored.
+    pub due: u64,
+    /// Records that the journal held.
+    pub records: u64,
+    /// Bytes of the journal that could not be read.
+    pub unread_bytes: u64,
+    /// Whether these are more than a last record that was cut short: the journal was damaged, and what
+    /// they held counts as not recorded.
+    pub damaged: bool,
+}
+
+impl KilledFigures {
+    fn of(events: &[Event]) -> Option<Self> {
+        let parts = events.iter().filter_map(|e| match e.kind {
+            EventKind::Killed {
+                filled_in,
+                due,
+                records,
+                unread_bytes,
+                damaged,
+            } => Some(Self {
+                last_stamp_s: e.at_ns as f64 / NS_PER_S as f64,
+                filled_in,
+                due,
+                records,
+                unread_bytes,
+                damaged,
+            }),
+            _ => None,
+        });
+        parts.reduce(|a, b| Self {
+            last_stamp_s: a.last_stamp_s.min(b.last_stamp_s),
+            filled_in: a.filled_in.zip(b.filled_in).map(|(a, b)| a + b),
+            due: a.due + b.due,
+            records: a.records + b.records,
+            unread_bytes: a.unread_bytes + b.unread_bytes,
+            damaged: a.damaged || b.damaged,
+        })
+    }
+}
+
 /// The figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFigures {
@@ -222,6 +272,8 @@ pub struct LoadFigures {
     pub canary: Option<CanaryFigures>,
     /// Whether the load ended before its schedule.
     pub partial: bool,
+    /// What is missing because the instrument was killed; null where it was not.
+    pub killed: Option<KilledFigures>,
 }
 
 /// Collects the figures of a load.
@@ -431,6 +483,7 @@ impl LoadFiguresBuilder {
             coalesced_requests: self.coalesced,
             canary: canary(events, whole),
             partial,
+            killed: KilledFigures::of(events),
             never_due: scheduled - self.due,
             errored_by_class: self.by_class,
             error_examples: self.examples,

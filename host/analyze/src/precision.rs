@@ -61,6 +61,26 @@ pub fn seconds_text(value: f64, uncertainty: Option<f64>) -> String {
     }
 }
 
+/// Ends of an interval of figures known to ±`uncertainty`, rounded outward to its [`decimals`]: shown
+/// wider than it is, never narrower. `None` where it reaches less far than the uncertainty itself: its
+/// ends would look better known than the figures that they come from.
+///
+/// Worked example: 12.131 to 12.669 at ±0.13 → "12.13", "12.67"; 4.7 to 7.3 at ±1 → "4", "8";
+/// 4.9 to 5.1 at ±1 → `None`.
+pub fn ends(lo: f64, hi: f64, uncertainty: Option<f64>) -> Option<(String, String)> {
+    /// Share of the last digit that an end may lie beyond it and still be it: what floating point adds.
+    const NOISE: f64 = 1e-6;
+    let decimals = decimals(uncertainty);
+    let Some(u) = uncertainty.filter(|u| rounded_up(*u).is_some()) else {
+        return Some((format!("{lo:.decimals$}"), format!("{hi:.decimals$}")));
+    };
+    let scale = scale(decimals);
+    // No minus before a zero.
+    let down = (lo * scale + NOISE).floor() / scale + 0.0;
+    let up = (hi * scale - NOISE).ceil() / scale + 0.0;
+    ((hi - lo) / 2.0 >= u).then(|| (format!("{down:.decimals$}"), format!("{up:.decimals$}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +109,19 @@ mod tests {
         assert_eq!(seconds_text(13.0, Some(1.000_02)), "13 ± 1 s");
         assert_eq!(seconds_text(0.5, Some(0.000_02)), "0.500 s");
         assert_eq!(seconds_text(0.5, None), "0.500 s");
+    }
+
+    #[test]
+    fn intervals_are_never_shown_finer_than_their_figures() {
+        let shown = |lo, hi, u| ends(lo, hi, u);
+        let some = |lo: &str, hi: &str| Some((lo.to_owned(), hi.to_owned()));
+        assert_eq!(shown(12.131, 12.669, Some(0.13)), some("12.13", "12.67"));
+        assert_eq!(shown(4.7, 7.3, Some(1.0)), some("4", "8"));
+        assert_eq!(shown(4.0, 8.0, Some(1.0)), some("4", "8"));
+        assert_eq!(shown(-3.2, -0.4, Some(1.0)), some("-4", "0"));
+        assert_eq!(shown(4.9, 5.1, Some(1.0)), None);
+        assert_eq!(shown(5.0, 5.0, Some(1.0)), None);
+        assert_eq!(shown(40.4897, 42.7103, None), some("40.490", "42.710"));
+        assert_eq!(shown(5.0, 5.0, Some(0.000_02)), some("5.000", "5.000"));
     }
 }

@@ -99,13 +99,23 @@ pub(crate) fn headline(s: &Summary, uncertainty: Option<f64>) -> String {
         .as_ref()
         .map_or_else(String::new, |u| format!(", each ±{u}"));
     let n = s.n;
-    let interval = s.t_interval_lo.zip(s.t_interval_hi);
+    let interval = s.t_interval_lo.zip(s.t_interval_hi).map(|(lo, hi)| {
+        precision::ends(lo, hi, uncertainty).map_or_else(
+            || {
+                format!(
+                    "narrower than ±{}",
+                    plus_minus.as_deref().unwrap_or_default()
+                )
+            },
+            |(lo, hi)| format!("[{lo}, {hi}]"),
+        )
+    });
     match (s.median, s.mean, s.min.zip(s.max), interval, s.t_multiplier) {
-        (Some(median), _, Some((min, max)), Some((lo, hi)), _) if s.heavy_tailed => format!(
-            "median {median:.d$} (range {min:.d$}–{max:.d$}, N={n}{each}); t-interval [{lo:.d$}, {hi:.d$}] reported with normality caveat"
+        (Some(median), _, Some((min, max)), Some(interval), _) if s.heavy_tailed => format!(
+            "median {median:.d$} (range {min:.d$}–{max:.d$}, N={n}{each}); t-interval {interval} reported with normality caveat"
         ),
-        (Some(median), Some(mean), _, Some((lo, hi)), Some(t)) => format!(
-            "mean {mean:.d$} (95% t-interval [{lo:.d$}, {hi:.d$}], t={t:.3} df={}{each}), median {median:.d$}",
+        (Some(median), Some(mean), _, Some(interval), Some(t)) => format!(
+            "mean {mean:.d$} (95% t-interval {interval}, t={t:.3} df={}{each}), median {median:.d$}",
             n.saturating_sub(1)
         ),
         (Some(median), ..) => format!(
@@ -214,6 +224,17 @@ mod tests {
         assert_eq!(
             headline(&s, Some(0.130_02)),
             "median 12.37 (range 12.31–12.52, N=3, each ±0.13); t-interval [12.13, 12.67] reported with normality caveat"
+        );
+        // Runs that agree to less than each is known do not make their mean better known.
+        let s = summarize(&[5.0, 5.0, 5.0], true, 4);
+        assert_eq!(
+            headline(&s, Some(1.0)),
+            "median 5 (range 5–5, N=3, each ±1); t-interval narrower than ±1 reported with normality caveat"
+        );
+        let s = summarize(&[4.0, 5.0, 7.0], false, 4);
+        assert_eq!(
+            headline(&s, Some(1.0)),
+            "mean 5 (95% t-interval [1, 10], t=4.303 df=2, each ±1), median 5"
         );
         let one = summarize(&[5.0], true, 4);
         assert_eq!(

@@ -518,3 +518,57 @@ fn a_recovery_before_a_late_fire_is_no_recovery_from_it() {
             .all(|w| w.name != WindowName::FaultDegraded)
     );
 }
+
+/// A stamp of another host is moved by the offset at arm time, and that host's clock may have moved
+/// away from it since.
+#[test]
+fn a_clock_that_drifts_widens_what_its_stamps_say() {
+    let sample = |phase: &str, offset_ns, bound_ns| Event {
+        at_ns: 0,
+        kind: EventKind::Clock(ClockSample {
+            phase: phase.into(),
+            offset_ns,
+            bound_ns,
+            samples: 9,
+        }),
+    };
+    let mut records = records();
+    records.events.insert(0, sample("arm", 0, 2 * MS));
+    records.events.insert(1, sample("after", -7 * MS, 3 * MS));
+    for b in &mut records.boundaries[0].boundaries {
+        if b.key == "engine_ready" {
+            b.stamp = StampSource::Docker;
+            b.resolution_ns = Some(1);
+        }
+    }
+    let a = analysed(&plan(), &records);
+    assert_eq!(a.fire.clock, FireClock::Remote);
+    let of = |key: &str| a.decomposition.boundaries[key].uncertainty_ns;
+    assert_eq!(of("engine_ready"), 10 * MS + 1);
+    // The instrument's own stamps are on its own clock.
+    assert_eq!(of("engine_init"), 1);
+}
+
+/// uvicorn's lines carry no stamp: of a log that nobody captured nothing is known of their time, and
+/// that is no absence of the line.
+#[test]
+fn a_line_without_a_stamp_is_not_called_absent() {
+    let mut records = records();
+    for b in &mut records.boundaries[0].boundaries {
+        if b.key == "startup_complete" {
+            b.at_unix_ns = None;
+            b.stamp = StampSource::None;
+            b.resolution_ns = None;
+        }
+    }
+    let a = analysed(&plan(), &records);
+    let note = segment(&a, "server_ready").note.clone().unwrap();
+    assert!(note.contains("carries no usable stamp"), "{note}");
+    records.boundaries[0]
+        .boundaries
+        .retain(|b| b.key != "startup_complete");
+    let note = segment(&analysed(&plan(), &records), "server_ready")
+        .note
+        .clone();
+    assert_eq!(note.unwrap(), "no `startup_complete` line after the fire");
+}

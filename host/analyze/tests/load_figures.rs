@@ -34,6 +34,28 @@ fn the_read_lag_is_of_the_requests_that_have_one() {
 }
 
 #[test]
+fn a_killed_load_says_what_is_missing_and_parts_add_up() {
+    let killed = |at_ns: i64, filled_in: Option<u64>, damaged: bool| Event {
+        at_ns,
+        kind: EventKind::Killed {
+            filled_in,
+            due: 2,
+            records: 10,
+            unread_bytes: 3,
+            damaged,
+        },
+    };
+    assert_eq!(figures(&[], &[]).killed, None);
+    let parts = [killed(5 * S, Some(4), false), killed(3 * S, Some(6), true)];
+    let found = figures(&[], &parts).killed.unwrap();
+    assert_eq!((found.last_stamp_s, found.filled_in), (3.0, Some(10)));
+    assert_eq!((found.due, found.records), (4, 20));
+    assert_eq!((found.unread_bytes, found.damaged), (6, true));
+    let unknown = [killed(0, None, false), killed(0, Some(1), false)];
+    assert_eq!(figures(&[], &unknown).killed.unwrap().filled_in, None);
+}
+
+#[test]
 fn a_read_lag_that_is_not_measured_says_why() {
     let why = |requests: &[RequestRecord], events: &[Event]| {
         let lag = figures(requests, events).read_lag_us;

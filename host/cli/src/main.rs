@@ -7,14 +7,18 @@
 mod campaign;
 mod commands;
 mod exit;
+mod glyphs;
 mod interrupt;
+mod keys;
+mod live;
 mod matching;
 mod output;
 mod plugins;
 mod reporter;
 mod when;
+mod wrap;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +55,8 @@ enum Command {
     Logs(commands::logs::LogsArgs),
     /// Check a published report from its own evidence
     Verify(commands::verify::VerifyArgs),
+    /// Simulate runs with planted truth, and check that the analysis finds it
+    Simulate(commands::simulate::SimulateArgs),
     /// Look at plugins
     #[command(subcommand)]
     Plugin(commands::plugin::PluginCommand),
@@ -71,7 +77,17 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            if glyphs::unicode() {
+                let _ = error.print();
+            } else {
+                let text = error.render().to_string();
+                let text = glyphs::shown(&text);
+                let _ = if error.use_stderr() {
+                    std::io::stderr().write_all(text.as_bytes())
+                } else {
+                    std::io::stdout().write_all(text.as_bytes())
+                };
+            }
             // Help and version are no mistakes.
             let code = if error.use_stderr() {
                 exit::Exit::Configuration
@@ -104,6 +120,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => commands::compare::run(args),
         Command::Logs(args) => commands::logs::run(args),
         Command::Verify(args) => commands::verify::run(args),
+        Command::Simulate(args) => commands::simulate::run(args),
         Command::Plugin(command) => commands::plugin::run(command),
     };
     match outcome {

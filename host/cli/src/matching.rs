@@ -145,18 +145,19 @@ pub fn match_log(
     })
 }
 
-/// Matches a replica's captured log. What goes wrong is coverage that was not measured, never an
-/// empty log.
+/// Matches a replica's captured log, which holds nothing later than `reference_unix_ns`. What goes
+/// wrong is coverage that was not measured, never an empty log.
 pub fn match_replica_log(
     plugins: &Plugins,
     name: Option<&str>,
     config: &str,
     replica: &str,
     path: &Path,
+    reference_unix_ns: i64,
 ) -> Boundaries {
     let options = ReadOptions {
         captured: true,
-        reference_unix_ns: blackstart_clock::unix_ns(),
+        reference_unix_ns,
         offset_s: 0,
     };
     let not_measured = |reason: String| Boundaries {

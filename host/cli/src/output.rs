@@ -7,6 +7,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
+use crate::glyphs;
+
 static FAILED: OnceLock<String> = OnceLock::new();
 
 /// Writes one line. Use through [`out!`].
@@ -28,6 +30,11 @@ pub fn failure() -> Option<&'static str> {
     FAILED.get().map(String::as_str)
 }
 
+/// Writes one line for people. Use through [`out_text!`].
+pub fn text(text: fmt::Arguments<'_>) {
+    line(format_args!("{}", glyphs::shown(&text.to_string())));
+}
+
 /// `println!` that never panics.
 macro_rules! out {
     ($($arg:tt)*) => {
@@ -35,3 +42,11 @@ macro_rules! out {
     };
 }
 pub(crate) use out;
+
+/// The same for people: with the signs that their locale has.
+macro_rules! out_text {
+    ($($arg:tt)*) => {
+        $crate::output::text(format_args!($($arg)*))
+    };
+}
+pub(crate) use out_text;

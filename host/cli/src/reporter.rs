@@ -7,6 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::Failure;
+use crate::glyphs;
+use crate::wrap::{columns, wrap};
 
 /// What a picture may be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,30 +45,32 @@ impl Reporter {
     /// What pictures may be made of: the width of the terminal, and block characters where the locale
     /// is one of UTF-8. Without colours.
     pub fn canvas(&self) -> Canvas {
-        let width = rustix::termios::tcgetwinsize(std::io::stderr())
-            .ok()
-            .map(|size| usize::from(size.ws_col))
-            .filter(|columns| *columns > 0);
-        // The first one that is set decides, as in the C library.
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-            .into_iter()
-            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
         Canvas {
-            width: width.unwrap_or(DEFAULT_WIDTH),
-            unicode: locale.is_some_and(|name| is_utf8(&name)),
+            width: columns(std::io::stderr()).unwrap_or(DEFAULT_WIDTH),
+            unicode: glyphs::unicode(),
         }
     }
 
     /// One line (or several).
     pub fn say(&self, text: impl AsRef<str>) {
         let text = harmless(text.as_ref());
+        let text = glyphs::shown(&text);
         match &*self.lock() {
-            Some(bar) => bar.println(text),
+            Some(bar) => bar.println(&text),
             None => {
                 let mut err = std::io::stderr().lock();
                 // A closed stderr must not end a run.
                 let _ = writeln!(err, "{text}");
             }
+        }
+    }
+
+    /// One line, on a terminal broken to its width, so that what follows it hangs below its text.
+    pub fn say_hanging(&self, indent: usize, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        match columns(std::io::stderr()).filter(|_| self.terminal) {
+            Some(width) => self.say(wrap(text, width, indent)),
+            None => self.say(text),
         }
     }
 
@@ -79,7 +83,7 @@ impl Reporter {
             ProgressBar::with_draw_target(Some(length_ms), ProgressDrawTarget::stderr_with_hz(5));
         let style = ProgressStyle::with_template("  {bar:28} {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("━╸─");
+            .progress_chars(&glyphs::shown("━╸─"));
         bar.set_style(style);
         bar.enable_steady_tick(Duration::from_millis(250));
         *self.lock() = Some(bar);
@@ -89,7 +93,7 @@ impl Reporter {
     pub fn progress(&self, at_ms: u64, message: String) {
         if let Some(bar) = &*self.lock() {
             bar.set_position(at_ms);
-            bar.set_message(harmless(&message));
+            bar.set_message(glyphs::shown(&harmless(&message)).into_owned());
         }
     }
 
@@ -105,12 +109,6 @@ impl Reporter {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-/// Whether a locale's name says UTF-8.
-fn is_utf8(locale: &str) -> bool {
-    let name = locale.to_ascii_lowercase();
-    name.contains("utf-8") || name.contains("utf8")
 }
 
 /// Text of unknown origin (a server's error, a plugin's message) without terminal control.

@@ -33,9 +33,57 @@ pub fn length(ns: i64) -> String {
     }
 }
 
+/// A length of time that was asked for or follows from what was: three figures at least, all of its
+/// whole seconds, and no zeros behind them.
+pub fn seconds(ns: i64) -> String {
+    let s = ns as f64 / 1e9;
+    let decimals = match s.abs() {
+        a if a >= 99.95 => 1,
+        a if a >= 0.995 => 2,
+        a if a >= 0.000_995 => 5,
+        _ => 9,
+    };
+    let text = format!("{s:.decimals$}");
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// How long ago something was, roughly.
+pub fn ago(ns: i64) -> String {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    match ns {
+        ..HOUR_NS => length(ns),
+        ns if ns < 48 * HOUR_NS => format!("{:.1} h", ns as f64 / HOUR_NS as f64),
+        ns => format!("{} days", ns / (24 * HOUR_NS)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn asked_lengths_are_short_and_keep_what_was_asked() {
+        for (ns, text) in [
+            (4_441_735_576, "4.44 s"),
+            (30_000_000_000, "30 s"),
+            (7_200_000_000_000, "7200 s"),
+            (90_500_000_000, "90.5 s"),
+            (100_261_000_000, "100.3 s"),
+            (250_000_000, "0.25 s"),
+            (1_234_567, "0.00123 s"),
+            (1, "0.000000001 s"),
+            (0, "0 s"),
+        ] {
+            assert_eq!(seconds(ns), text);
+        }
+    }
+
+    #[test]
+    fn what_is_past_is_told_roughly() {
+        assert_eq!(ago(1_500_000_000), "1.50 s");
+        assert_eq!(ago(7_200_000_000_000), "2.0 h");
+        assert_eq!(ago(20_000 * 86_400_000_000_000), "20000 days");
+    }
 
     #[test]
     fn instants() {

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of this workspace each crate may use. A new crate must be given its place here.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("clock", &[]),
     ("plan", &["clock"]),
     ("record", &["clock", "plan"]),
@@ -23,6 +23,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("logs", &["record"]),
     ("analyze", &["plan", "record"]),
     ("report", &["plan", "record", "analyze"]),
+    ("simulate", &["plan", "record", "analyze"]),
     ("mock", &["clock"]),
     ("testkit", &[]),
     ("xtask", &[]),
@@ -42,7 +43,7 @@ const NETWORK: &[&str] = &[
 ];
 
 /// What a crate may not reach by any path of normal dependencies, and why.
-const NEVER: [(&str, &[&str], &str); 9] = [
+const NEVER: [(&str, &[&str], &str); 11] = [
     (
         "load",
         &[
@@ -72,6 +73,17 @@ const NEVER: [(&str, &[&str], &str); 9] = [
         &["blackstart-clock", "blackstart-config", "rustix"],
         "the report computes nothing and has no clock",
     ),
+    ("simulate", NETWORK, "a simulation is virtual"),
+    (
+        "simulate",
+        &[
+            "blackstart-clock",
+            "blackstart-config",
+            "rustix",
+            "wasmtime",
+        ],
+        "a simulation has no clock and needs no plugin",
+    ),
     ("plan", NETWORK, "the plan is pure"),
     (
         "plan",
@@ -91,7 +103,7 @@ const IMPURE: &[&str] = &[
     "std::env::",
 ];
 /// Crates that have none of it.
-const PURE: &[&str] = &["plan", "analyze", "report", "logs"];
+const PURE: &[&str] = &["plan", "analyze", "report", "logs", "simulate"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

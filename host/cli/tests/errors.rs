@@ -310,6 +310,41 @@ fn a_model_that_the_server_does_not_serve_is_mended_at_the_model() {
         "{}",
         finished.stderr
     );
+    // The report says it too.
+    let results = common::only_results(&instrument);
+    let report = common::json(&results.join("report.json"));
+    let first = report["caveats"][0].as_str().unwrap();
+    assert!(
+        first.contains("run 1: ") && first.contains("refused 5 requests in a row"),
+        "{first}"
+    );
+    let page = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(page.contains("refused 5 requests in a row"));
+    let verified = instrument.run(["verify", results.to_str().unwrap()]);
+    verified.expect_code(0);
+}
+
+#[test]
+fn a_signal_without_a_process_to_send_it_to_is_refused_before_anything_starts() {
+    let text = campaign().text();
+    let from = text.find("[target.replica.process]").unwrap();
+    let to = text.find("[fault]").unwrap();
+    let text = format!(
+        "{}[target.replica.running]\n\n{}",
+        &text[..from],
+        &text[to..]
+    );
+    let instrument = common::instrument();
+    let finished = fail(&instrument, &text, &["--dry-run"]);
+    finished.expect_code(3);
+    placed(&finished, &text, "running]");
+    for word in ["`r0`", "nothing says which process", "command_match"] {
+        assert!(
+            finished.stderr.contains(word),
+            "no {word:?} in:\n{}",
+            finished.stderr
+        );
+    }
 }
 
 #[test]

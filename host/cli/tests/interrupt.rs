@@ -4,7 +4,10 @@
 
 mod common;
 
+use std::net::TcpListener;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use blackstart_record::EventKind;
@@ -106,6 +109,53 @@ fn ctrl_c_in_the_warm_up() {
     });
     assert_eq!(interrupted.as_deref(), Some("SIGINT"));
     expect_readable(&instrument, &results);
+}
+
+#[test]
+fn ctrl_c_while_an_admin_interface_hangs_says_what_is_waited_for() {
+    let _turn = common::turn();
+    let instrument = common::instrument();
+    let mut campaign = CampaignText::new("interrupted", free_port());
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = format!("http://{}", silent.local_addr().unwrap());
+    let (hangs, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    campaign.fault = format!(
+        "[fault]\nvariant = \"mock-fault\"\nvictims = [\"r0\"]\n\n[fault.config]\nmode = \"error\"\nstatus = 503\nduration_ms = 2500\n\n[fault.grant]\nhttp = [\"{admin}/admin/*\"]\n"
+    );
+    let base = format!("base_url = \"http://127.0.0.1:{}\"", campaign.port);
+    let text = campaign
+        .text()
+        .replace(&base, &format!("{base}\nadmin_url = \"{admin}\""));
+    let file = instrument.write("campaign.toml", text);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            silent.set_nonblocking(true).unwrap();
+            // Takes every request and answers none, until it is told to refuse them.
+            let mut held = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                if let Ok((stream, _)) = silent.accept() {
+                    held.push(stream);
+                    hangs.store(true, Ordering::Relaxed);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            drop((held, silent));
+        });
+        let mut running = instrument.start(["run", file.to_str().unwrap(), "--out", "results"]);
+        let waited = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            running.wait_while_it_runs("a request to the admin interface", || {
+                hangs.load(Ordering::Relaxed).then_some(())
+            });
+            running.signal(Signal::INT);
+            running.wait_for_stderr("undoing  what the fault did");
+            running.wait_for_stderr(&format!("{admin}/admin/fault"));
+            running.wait_for_stderr("a second Ctrl-C ends at once");
+        }));
+        over.store(true, Ordering::Relaxed);
+        waited.unwrap();
+        running.finish().expect_code(130);
+    });
+    instrument.expect_nothing_left(common::GONE_WITHIN);
 }
 
 #[test]

@@ -14,7 +14,8 @@ use blackstart_record::{
     EventKind, Gap, Outcome, RequestRecord, for_each_gap, read_events, read_requests_parquet,
 };
 use blackstart_testkit::{
-    Authority, Farewell, Instrument, Running, TlsFront, TruthLine, free_port, read_truth, wait_for,
+    Authority, Farewell, Identity, Instrument, Running, TlsFront, TruthLine, free_port, read_truth,
+    wait_for,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -693,7 +694,11 @@ fn parts_join_without_loss() {
     tamper("load.json", "\"of\":", "0");
     let late = instrument.run(args(&["--shard", "0/2", "--start-at", "1000"]));
     late.expect_code(3);
-    assert!(late.stderr.contains("has passed"), "{}", late.stderr);
+    assert!(
+        late.stderr.contains("ago by this machine"),
+        "{}",
+        late.stderr
+    );
 }
 
 #[test]
@@ -849,7 +854,29 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
         finished.stderr
     );
     let summary = json(&instrument.path("out").join("summary.json"));
+    expect_schema(&summary);
     assert_eq!(summary["partial"], true);
+    let killed = &summary["killed"];
+    assert!(killed["filled_in"].as_u64().unwrap() > 20_000, "{killed}");
+    assert!(killed["due"].as_u64().unwrap() > 20, "{killed}");
+    assert_eq!(killed["damaged"], false);
+    // Whoever looks later is told the same.
+    let again = instrument.run(["analyze", "out"]);
+    again.expect_code(2);
+    let line = |text: &str| {
+        let found = text.lines().find(|l| l.starts_with("KILLED"));
+        found.map(str::to_owned)
+    };
+    assert_eq!(line(&again.stderr), line(&finished.stderr));
+    assert_eq!(json(&instrument.path("out/summary.json")), summary);
+    let verified = instrument.run(["verify", "out"]);
+    verified.expect_code(0);
+    assert!(
+        verified.stderr.contains("KILLED") && verified.stdout.contains("schedule_sha256"),
+        "{}\n{}",
+        verified.stdout,
+        verified.stderr
+    );
     // Every request of the schedule has one outcome, also those that the instrument took with it.
     let mut records = requests(&instrument.path("out"));
     records.sort_by_key(|r| r.index);
@@ -871,6 +898,10 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
         json(&instrument.path("joined/summary.json"))["scheduled"],
         summary["scheduled"]
     );
+    assert_eq!(
+        json(&instrument.path("joined/summary.json"))["killed"],
+        summary["killed"]
+    );
     // A journal that was damaged behind its writer's back says so.
     let journal = instrument.path("damaged/requests.journal");
     let mut bytes = std::fs::read(&journal).unwrap();
@@ -880,6 +911,11 @@ fn a_killed_instrument_leaves_records_that_analyze_reads() {
     let finished = instrument.run(["analyze", "damaged"]);
     finished.expect_code(2);
     assert!(finished.stderr.contains("DAMAGED"), "{}", finished.stderr);
+    let again = instrument.run(["analyze", "damaged"]);
+    assert!(again.stderr.contains("DAMAGED"), "{}", again.stderr);
+    let left = json(&instrument.path("damaged/summary.json"));
+    assert_eq!(left["killed"]["damaged"], true);
+    assert!(left["killed"]["unread_bytes"].as_u64().unwrap() > 0);
     assert!(summary["completed"].as_u64().unwrap() > 0, "{summary}");
     // Every request that is known has all its gaps.
     let gaps = every_gap(&instrument.path("out"));
@@ -933,6 +969,11 @@ fn a_load_over_https() {
         "{}",
         finished.stderr
     );
+    assert!(
+        !finished.stderr.contains("is the server up"),
+        "it is: {}",
+        finished.stderr
+    );
     let finished = run(&["--model", "mock-8b"]);
     finished.expect_code(5);
     let figures = summary(&finished.stdout);
@@ -971,6 +1012,150 @@ fn a_load_over_https() {
     let again = instrument.run(["analyze", "unverified"]);
     again.expect_code(0);
     assert_eq!(again.stderr.matches("INSECURE").count(), 1);
+}
+
+/// `SSL_CERT_FILE` in the place of the platform's certificates, with a server's own in it.
+#[test]
+fn a_certificate_of_its_own_is_trusted_by_the_platforms_variable() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "5"]);
+    let own = Identity::of_its_own(&["127.0.0.1"]);
+    let front = TlsFront::start(&own, ([127, 0, 0, 1], port).into(), Farewell::Proper);
+    let run = |pem: &str| {
+        let file = instrument.write("platform.pem", pem);
+        let url = front.url();
+        let mut command = instrument.command([
+            "load",
+            "--url",
+            &url,
+            "--rate",
+            "20",
+            "--duration",
+            "500ms",
+            "--max-tokens",
+            "2",
+            "--no-canary",
+        ]);
+        command
+            .env("SSL_CERT_FILE", file)
+            .env_remove("SSL_CERT_DIR");
+        instrument.start_command(command).finish()
+    };
+    run(own.pem()).expect_code(0);
+    let refused = run(Identity::of_its_own(&["127.0.0.1"]).pem());
+    refused.expect_code(5);
+    assert!(refused.stderr.contains("--ca-file"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_terminal_that_shows_only_ascii_gets_nothing_else() {
+    let _turn = turn();
+    let instrument = instrument();
+    let port = free_port();
+    let _server = mock(&instrument, port, &["--ttft-ms", "5"]);
+    let url = url(port);
+    let run = |args: &[&str], locale: &str| {
+        let mut command = instrument.command(args);
+        command.env("LC_ALL", locale);
+        let finished = instrument.start_command(command).finish();
+        finished.stdout + &finished.stderr
+    };
+    let load = ["load", "--url", &url, "--rate", "20", "--duration", "500ms"];
+    for args in [
+        &load[..],
+        &["load", "--help"],
+        &["--help"],
+        &["load", "--url", &url],
+        &["plugin", "list"],
+    ] {
+        let text = run(args, "C");
+        assert!(text.is_ascii(), "{args:?}: {text}");
+        assert!(!text.is_empty());
+    }
+    let text = run(&load, "C.UTF-8");
+    assert!(text.contains("µs"), "{text}");
+}
+
+#[test]
+fn a_key_that_no_header_may_hold_is_refused_and_never_shown() {
+    let instrument = instrument();
+    let nobody = url(free_port());
+    const KEY: &str = "sk-very-secret-0815";
+    let run = |option: &str, value: &str, content: &str| {
+        let mut command =
+            instrument.command(["load", "--url", &nobody, "--rate", "1", option, value]);
+        command.env("MY_KEY", content);
+        let finished = instrument.start_command(command).finish();
+        finished.expect_code(3);
+        assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
+        finished.stderr
+    };
+    let text = run("--api-key-env", "MY_KEY", "sk-very-secret\n0815");
+    assert!(
+        text.contains("MY_KEY") && text.contains("a line break"),
+        "{text}"
+    );
+    let text = run("--api-key-env", KEY, "");
+    assert!(text.contains("not shown"), "{text}");
+    instrument.write("key.txt", "sk-very-secret-é");
+    let text = run("--api-key-file", "key.txt", "");
+    assert!(
+        text.contains("key.txt") && text.contains("outside ASCII"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_no_load_is_told_from_one() {
+    let instrument = instrument();
+    std::fs::create_dir_all(instrument.path("empty/part")).unwrap();
+    instrument.write("empty/part/load.json", "{}");
+    for command in ["analyze", "verify"] {
+        let finished = instrument.run([command, "absent"]);
+        finished.expect_code(3);
+        let finished = instrument.run([command, "empty"]);
+        finished.expect_code(3);
+        assert!(
+            finished.stderr.contains("holds no results")
+                && finished
+                    .stderr
+                    .contains("give one of those in it: empty/part"),
+            "{}",
+            finished.stderr
+        );
+    }
+    let finished = instrument.run(["analyze", "absent"]);
+    assert!(
+        finished.stderr.contains("there is no such folder"),
+        "{}",
+        finished.stderr
+    );
+}
+
+/// Nothing is announced that is then not done.
+#[test]
+fn a_load_that_is_refused_is_not_announced() {
+    let instrument = instrument();
+    let nobody = url(free_port());
+    let finished = instrument.run([
+        "load",
+        "--url",
+        &nobody,
+        "--model",
+        "m",
+        "--rate",
+        "1",
+        "--threads",
+        "0",
+    ]);
+    finished.expect_code(3);
+    assert!(
+        !finished.stderr.contains("load       "),
+        "{}",
+        finished.stderr
+    );
 }
 
 #[test]
@@ -1034,6 +1219,8 @@ fn mistakes_are_named() {
     let instrument = instrument();
     std::fs::create_dir(instrument.path("full")).unwrap();
     instrument.write("full/thing", "x");
+    instrument.write("bad.jsonl", "{\"prompt\":\"a\"}\n{\"prompt\" \"b\"}\n");
+    instrument.write("misspelt.jsonl", "{\"prompt\":\"a\",\"max_token\":3}\n");
     let nobody = url(free_port());
     for (args, code, text) in [
         (vec!["--rate", "1"], 3, "--url"),
@@ -1119,9 +1306,110 @@ fn mistakes_are_named() {
             "lower the rate",
         ),
         (
+            vec!["--url", &nobody, "--rate", "1e9", "--model", "m"],
+            3,
+            "shorten --duration",
+        ),
+        (
             vec!["--url", &nobody, "--rate", "0", "--model", "m"],
             3,
             "not a positive number",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "-5"],
+            3,
+            "a rate is not negative",
+        ),
+        (vec!["--url", &nobody, "--rate", "5.."], 3, "two ends"),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--max-tokens", "0"],
+            3,
+            "--max-tokens 0: ",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--requests", "0"],
+            3,
+            "--requests 0 asks for nothing",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--prompt-words", "1"],
+            3,
+            "--prompt-words 1: 3 words make each prompt its own; choose 3 to",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--timeout", "0s"],
+            3,
+            "--timeout 0s: choose more than nothing",
+        ),
+        (
+            vec!["--url", &nobody, "--rate", "1", "--slo-ttft", "0s"],
+            3,
+            "--slo-ttft 0s: no request could be good",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--start-at",
+                "2020-01-31T12:00:00Z",
+            ],
+            3,
+            "--start-at 2020-01-31T12:00:00Z: that was ",
+        ),
+        (
+            vec!["--url", "http://no-such-host.invalid:1", "--rate", "1"],
+            5,
+            "cannot resolve its host",
+        ),
+        (
+            vec![
+                "--url",
+                "http://no-such-host.invalid:1",
+                "--rate",
+                "1",
+                "--model",
+                "m",
+            ],
+            5,
+            "cannot resolve its host",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--prompt-file",
+                "bad.jsonl",
+            ],
+            3,
+            "bad.jsonl: line 2, column 11: expected",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--prompt-file",
+                "misspelt.jsonl",
+            ],
+            3,
+            "line 1: unknown key `max_token`; did you mean `max_tokens`?",
+        ),
+        (
+            vec![
+                "--url",
+                &nobody,
+                "--rate",
+                "1",
+                "--header",
+                "x-max-tokens: 3",
+            ],
+            5,
+            "refused",
         ),
         (
             vec!["--url", "http://127.0.0.1:1/v1", "--rate", "1"],

@@ -59,22 +59,75 @@ const MIN_PROMPT_WORDS: u32 = 3;
 /// Longest run and longest client timeout.
 const MAX_RUN_NS: i64 = 7 * 86_400 * NS_PER_S;
 const MAX_TIMEOUT_NS: i64 = 86_400 * NS_PER_S;
-/// What the names of headers contain whose values are secrets by nature.
-const SECRET_NAMES: [&str; 8] = [
+/// What the names of headers contain whose values are credentials by nature.
+const SECRET_NAMES: [&str; 9] = [
     "authorization",
-    "token",
     "secret",
     "password",
+    "passwd",
+    "credential",
     "api-key",
     "apikey",
     "subscription-key",
     "cookie",
 ];
+/// Words that make a key, or tokens, one that lets in.
+const ACCESS_WORDS: [&str; 7] = [
+    "auth",
+    "access",
+    "refresh",
+    "bearer",
+    "security",
+    "private",
+    "functions",
+];
+/// Words before a `token` that is one of a text: a number of them, or one among many.
+const COUNTING_WORDS: [&str; 8] = [
+    "max", "min", "num", "per", "first", "total", "prompt", "output",
+];
+/// Words behind a `token` of which they say how many, how fast or what kind.
+const MEASURING_WORDS: [&str; 11] = [
+    "count", "counts", "limit", "budget", "rate", "timeout", "usage", "length", "latency", "ids",
+    "type",
+];
 
-/// Whether a header of this name holds a secret, as far as the name tells.
+/// Whether a header of this name holds a credential, as far as the name tells. Headers are kept in the
+/// results, and whoever reads these must not be let in by them; so a `token` is a credential unless its
+/// neighbours say that tokens of a text are meant.
 pub fn is_secret_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    SECRET_NAMES.iter().any(|part| name.contains(part))
+    let name = name.to_ascii_lowercase();
+    let words: Vec<&str> = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let plain = words.join("-");
+    if SECRET_NAMES.iter().any(|part| plain.contains(part)) {
+        return true;
+    }
+    // `access-key` as well as `accesskey`.
+    let lets_in = words.iter().any(|word| {
+        let stem = ["key", "tokens"]
+            .iter()
+            .find_map(|end| word.strip_suffix(end));
+        ACCESS_WORDS.contains(word) || stem.is_some_and(|stem| ACCESS_WORDS.contains(&stem))
+    });
+    let last = words.last().copied().unwrap_or_default();
+    if ["auth", "bearer", "jwt"].contains(&last) || (last.ends_with("key") && lets_in) {
+        return true;
+    }
+    words.iter().enumerate().any(|(place, word)| {
+        let before = place.checked_sub(1).map(|place| words[place]);
+        let behind = words.get(place + 1).copied();
+        if word.ends_with("tokens") {
+            lets_in
+        } else if *word == "token" {
+            !before.is_some_and(|word| COUNTING_WORDS.contains(&word))
+                && !behind.is_some_and(|word| MEASURING_WORDS.contains(&word))
+        } else {
+            // `authtoken`, not `tokenizer`.
+            word.ends_with("token")
+        }
+    })
 }
 
 /// Headers that the load path sets itself.
@@ -931,4 +984,55 @@ fn json_of(table: &toml::Table) -> serde_json::Value {
         .map(|(k, v)| (k.clone(), value(v)))
         .collect::<serde_json::Map<_, _>>()
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_let_in_are_secrets_and_those_that_count_tokens_are_not() {
+        for name in [
+            "Authorization",
+            "Proxy-Authorization",
+            "X-Auth-Token",
+            "X-AuthToken",
+            "Private-Token",
+            "X-Amz-Security-Token",
+            "token",
+            "X-Token-Id",
+            "X-Access-Tokens",
+            "x-goog-api-key",
+            "Ocp-Apim-Subscription-Key",
+            "X_APIKEY",
+            "X-Auth-Key",
+            "X-AccessKey",
+            "x-functions-key",
+            "Set-Cookie",
+            "client-secret",
+            "Password",
+            "X-Auth",
+        ] {
+            assert!(is_secret_header(name), "{name}");
+        }
+        for name in [
+            "x-max-tokens",
+            "X-MaxTokens",
+            "x-max-token",
+            "x-token-count",
+            "X-Token-Limit",
+            "x-tokenizer",
+            "x-tokenization-mode",
+            "x-time-to-first-token",
+            "x-prompt-tokens",
+            "X-Author",
+            "Idempotency-Key",
+            "x-routing-key",
+            "x-session-id",
+            "x-tenant",
+            "",
+        ] {
+            assert!(!is_secret_header(name), "{name}");
+        }
+    }
 }

@@ -351,3 +351,40 @@ fn what_would_only_fail_later_is_refused_here() {
         "{error}"
     );
 }
+
+#[test]
+fn a_value_of_any_length_is_named_and_not_repeated() {
+    let long = "a".repeat(100_000);
+    let lines = "line\n".repeat(20_000);
+    for (text, place, why) in [
+        (
+            GOOD.replace("rate = 20.0", &format!("rate = \"{long}\"")),
+            "campaign.toml:14:8",
+            "a number (without quotes) is needed",
+        ),
+        (
+            GOOD.replace("rate = 20.0", &format!("rate = \"\"\"{lines}\"\"\"")),
+            "campaign.toml:14:8",
+            "a number (without quotes) is needed",
+        ),
+        (
+            GOOD.replace("name = \"demo\"", &format!("name = \"{long}\"")),
+            "campaign.toml:2:8",
+            "",
+        ),
+        (
+            GOOD.replace("timeout = \"3s\"", &format!("{long} = 3")),
+            "campaign.toml:17:1",
+            "unknown field",
+        ),
+        (
+            GOOD.replace("victims = [\"r0\"]", &format!("victims = [\"{long}\"]")),
+            "campaign.toml:",
+            "",
+        ),
+    ] {
+        let error = load(&text).unwrap_err();
+        assert!(error.len() < 2_000, "{} bytes: {:.300}", error.len(), error);
+        assert!(error.contains(place) && error.contains(why), "{error}");
+    }
+}

@@ -17,7 +17,7 @@ pub use action::{Action, ScheduleError};
 pub use blackstart_targets::Signal;
 pub use http::{HTTP_TIMEOUT_NS, HttpRequest};
 pub use timeline::{
-    EffectSink, FIRE_WAKE_NS, MAX_EFFECT_NS, MAX_EFFECTS, Mode, Notice, NoticeSink, PREPARE_NS,
-    RECHECK_NS, Scheduler, Timeline, TimelineError, TimelineOptions,
+    CANCEL_TIMEOUT_NS, EffectSink, FIRE_WAKE_NS, MAX_EFFECT_NS, MAX_EFFECTS, Mode, Notice,
+    NoticeSink, PREPARE_NS, RECHECK_NS, Scheduler, Timeline, TimelineError, TimelineOptions,
 };
 pub use watchdog::{Watchdog, WatchdogError};

@@ -4,12 +4,14 @@
 //! splits bytes into physical lines (a carriage return does not end one), takes off the stamp that
 //! a container runtime put before a line, resolves the line's own clock, and counts server starts.
 
+mod escapes;
 mod keep;
 mod lines;
 mod lives;
 mod read;
 mod stamp;
 
+pub use escapes::without_escapes;
 pub use keep::Dropped;
 pub use lines::{LONGEST_LINE_BYTES, LineSplitter, PhysicalLine};
 pub use read::{LineMatcher, LogReading, RawBoundary, ReadError, ReadOptions, read_log};

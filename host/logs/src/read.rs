@@ -4,6 +4,7 @@ use std::io::{self, BufRead};
 
 use blackstart_record::{Boundary, Measure, StampSource};
 
+use crate::escapes::without_escapes;
 use crate::keep::{Dropped, Keeper, Kept};
 use crate::lines::LineSplitter;
 use crate::lives::Lives;
@@ -202,7 +203,9 @@ impl Reading {
                 resolution_ns: wrapper.map(|w| w.resolution_ns),
                 measures: raw.measures,
                 fields: raw.fields,
-                text: line.map(|l| bounded(&l.text)).unwrap_or_default(),
+                text: line
+                    .map(|l| bounded(&without_escapes(&l.text)))
+                    .unwrap_or_default(),
             };
             self.keeper.push(Kept { boundary, own });
         }
@@ -309,6 +312,15 @@ mod tests {
             },
         );
         assert_eq!(captured.boundaries[0].stamp, StampSource::Capture);
+    }
+
+    #[test]
+    fn the_text_of_a_line_has_no_colours() {
+        let reading = read(
+            "\x1b[0;36mbanner\x1b[0m ! \x1b]8;;http://h\x07link\x1b]8;;\x07\n",
+            OPTIONS,
+        );
+        assert_eq!(reading.boundaries[0].text, "banner ! link");
     }
 
     #[test]

@@ -37,5 +37,5 @@ pub use observers::{
     ScrapeSummary,
 };
 pub use prometheus::{LineError, PromSample, parse_line, parse_text};
-pub use ready::{ReadyAt, ReadyError, ReadyRequest, list_models, wait_ready};
+pub use ready::{ModelsError, ReadyAt, ReadyError, ReadyRequest, list_models, wait_ready};
 pub use signal::{EventSink, FireSignal};

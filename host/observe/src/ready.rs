@@ -233,6 +233,37 @@ fn key(failure: &Failure, served: Option<&[String]>, model: &str) -> Option<&'st
     }
 }
 
+/// Why a server's models are not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct ModelsError {
+    /// What is wrong.
+    pub what: String,
+    /// Whether it is TLS: the server answered, and the text says how to mend it.
+    pub tls: bool,
+}
+
+impl From<String> for ModelsError {
+    fn from(what: String) -> Self {
+        Self { what, tls: false }
+    }
+}
+
+impl From<&str> for ModelsError {
+    fn from(what: &str) -> Self {
+        what.to_owned().into()
+    }
+}
+
+impl From<Failure> for ModelsError {
+    fn from(failure: Failure) -> Self {
+        Self {
+            what: failure.to_string(),
+            tls: matches!(failure, Failure::Tls(_)),
+        }
+    }
+}
+
 /// The models that a server lists at `/v1/models`. An `https://` address needs `tls`.
 ///
 /// # Errors
@@ -241,7 +272,7 @@ pub fn list_models(
     load: &LoadPlan,
     api_key: Option<&str>,
     tls: Option<&TlsClient>,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, ModelsError> {
     let clock = RunClock::from_recorded(0, 0);
     let client = ProbeClient::new(
         &load.base_url,
@@ -259,11 +290,12 @@ pub fn list_models(
         .map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let at = format!("{}/v1/models", load.base_url);
-        let names = asked_models(&client)
-            .await
-            .map_err(|e| format!("{at}: {e}"))?;
+        let names = asked_models(&client).await.map_err(|e| ModelsError {
+            what: format!("{at}: {e}"),
+            ..e
+        })?;
         if names.is_empty() {
-            return Err(format!("{at} lists no model"));
+            return Err(format!("{at} lists no model").into());
         }
         Ok(names)
     })
@@ -274,23 +306,18 @@ async fn models(client: &ProbeClient) -> Option<Vec<String>> {
     asked_models(client).await.ok()
 }
 
-async fn asked_models(client: &ProbeClient) -> Result<Vec<String>, String> {
+async fn asked_models(client: &ProbeClient) -> Result<Vec<String>, ModelsError> {
     let request = client
         .target
         .request("/v1/models", &client.headers, None)
         .map_err(|e| e.to_string())?;
     let clock = RunClock::from_recorded(0, 0);
     let asked = async {
-        let mut exchange = Exchange::send(&client.target, request, clock, || {})
-            .await
-            .map_err(|e| e.to_string())?;
+        let mut exchange = Exchange::send(&client.target, request, clock, || {}).await?;
         if exchange.head.status != 200 {
-            return Err(format!("it answered {}", exchange.head.status));
+            return Err(format!("it answered {}", exchange.head.status).into());
         }
-        exchange
-            .text(MAX_MODELS_BYTES)
-            .await
-            .map_err(|e| e.to_string())
+        Ok::<String, ModelsError>(exchange.text(MAX_MODELS_BYTES).await?)
     };
     let listed = tokio::time::timeout(MODELS_TIMEOUT, asked)
         .await

@@ -101,6 +101,21 @@ pub enum EventKind {
         /// Records written.
         recorded: u64,
     },
+    /// The instrument was killed during a load, and a later command sealed what it left. The event's
+    /// instant is the last stamp of its records: nothing is known of the time after it.
+    Killed {
+        /// Requests that had no record and got one from the schedule; absent where the schedule does
+        /// not follow from what is recorded.
+        filled_in: Option<u64>,
+        /// Of these, requests that were due by the last stamp.
+        due: u64,
+        /// Records that the journal held.
+        records: u64,
+        /// Bytes of the journal that could not be read.
+        unread_bytes: u64,
+        /// Whether these are more than a last record that was cut short.
+        damaged: bool,
+    },
     /// The kernel refused a load thread its stamps of what the load's sockets receive.
     ReceiveStampsRefused {
         /// The system's reason.

@@ -33,8 +33,8 @@ pub use io::{
     RequestJournalReader, RequestJournalWriter, RequestParquetWriter, RunFiles, SealSummary,
     for_each_gap, for_each_request, journal_in_use, open_regular, read_events, read_gaps,
     read_json, read_metrics_parquet, read_recorded, read_requests_parquet, read_run,
-    read_run_noting, replace_files, seal_journal, seal_journal_with, sha256_file, write_atomic,
-    write_gaps, write_json_atomic, write_metrics_parquet, write_requests_parquet,
+    read_run_noting, replace_files, seal_journal, seal_journal_with, sha256_file, unlocked_because,
+    write_atomic, write_gaps, write_json_atomic, write_metrics_parquet, write_requests_parquet,
 };
 pub use manifest::{ArtifactEntry, MANIFEST_SCHEMA_VERSION, Manifest};
 pub use metrics::{MetricSample, MetricTable};

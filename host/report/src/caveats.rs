@@ -9,10 +9,12 @@ pub(crate) fn caveats(input: &ReportInput<'_>) -> Vec<String> {
     let plan = input.plan;
     let mut all = Vec::new();
     if input.partial {
-        all.push(
-            "Partial: the campaign ended early; figures describe what was recorded until then."
-                .to_owned(),
-        );
+        let why = input.stopped.map_or_else(String::new, |why| {
+            format!(" ({})", why.trim_end_matches('.'))
+        });
+        all.push(format!(
+            "Partial: the campaign ended early{why}; figures describe what was recorded until then."
+        ));
     }
     if plan.profile == Profile::Free {
         all.push(format!(

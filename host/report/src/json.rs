@@ -26,6 +26,8 @@ pub struct ReportInput<'a> {
     pub host: &'a BTreeMap<String, String>,
     /// Whether the campaign ended early.
     pub partial: bool,
+    /// What ended it, where it was not the operator.
+    pub stopped: Option<&'a str>,
 }
 
 /// What a run's report is made of.

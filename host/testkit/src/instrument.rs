@@ -135,6 +135,8 @@ impl Instrument {
             .args(args)
             .current_dir(self.folder())
             .env(MARK, &self.mark)
+            // What it prints must not depend on who runs the tests.
+            .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null());
         command
     }

@@ -39,7 +39,8 @@ fn of_tls(error: &Error, host: &str) -> String {
             of_certificate(reason, host)
         }
         Error::InvalidCertificate(_) => {
-            "the server's certificate is one of an authority; give that very certificate with --ca-file"
+            "the server's certificate is one of an authority, and none that is trusted itself; give that very \
+             certificate with --ca-file"
                 .to_owned()
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {

@@ -42,10 +42,11 @@ impl Trust<'_> {
         };
         let platform = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
+        let mut trusted = platform.certs.clone();
         // A platform's store may hold certificates that nobody can read any more.
         roots.add_parsable_certificates(platform.certs);
-        let own = added_pem.map(certificates).transpose()?.unwrap_or_default();
-        for (k, certificate) in own.iter().enumerate() {
+        let added = added_pem.map(certificates).transpose()?.unwrap_or_default();
+        for (k, certificate) in added.iter().enumerate() {
             roots
                 .add(certificate.clone())
                 .map_err(|e| TlsError::CaFile {
@@ -65,7 +66,8 @@ impl Trust<'_> {
                 .map_err(|e| TlsError::CaFile {
                     what: format!("the root certificates cannot be used: {e}"),
                 })?;
-        Ok(Arc::new(Verified { issuers, own }))
+        trusted.extend(added);
+        Ok(Arc::new(Verified { issuers, trusted }))
     }
 }
 
@@ -89,8 +91,9 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 #[derive(Debug)]
 struct Verified {
     issuers: Arc<WebPkiServerVerifier>,
-    /// Certificates that the user added.
-    own: Vec<CertificateDer<'static>>,
+    /// The platform's certificates (a file that `SSL_CERT_FILE` names may hold a server's own), and
+    /// those that the user added.
+    trusted: Vec<CertificateDer<'static>>,
 }
 
 impl ServerCertVerifier for Verified {
@@ -111,9 +114,10 @@ impl ServerCertVerifier for Verified {
         );
         match judged {
             // `openssl req -x509` makes its server certificates authorities, which the library takes
-            // for a server's under no circumstances. One that was added by name is trusted all the
-            // same, for the names and the time that it says: the time was checked before this error.
-            Err(error) if is_authority(&error) && self.own.iter().any(|c| c == end_entity) => {
+            // for a server's under no circumstances. One that is trusted itself (it could issue any other)
+            // is taken all the same, for the names and the time that it says: the time was checked
+            // before this error.
+            Err(error) if is_authority(&error) && self.trusted.iter().any(|c| c == end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }

@@ -8,6 +8,7 @@ mod recorder;
 mod results;
 mod run;
 mod service;
+mod simulated;
 mod stage;
 mod stored;
 mod summary;
@@ -16,10 +17,11 @@ mod verify;
 pub use prepare::{Prepared, prepare, prepare_file};
 pub use recorder::Recorder;
 pub use results::{Results, analyze_dir};
+pub use simulated::simulate_dir;
 pub use stage::{Canary, free_port};
 pub use stored::read_plan;
 pub use summary::{campaign_ends as print_end, timeline as print_timeline};
-pub use verify::verify_dir;
+pub use verify::{Checks, print as print_checks, verify_dir};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -97,6 +99,16 @@ fn lock_names(address: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// What is said where the file system of the results knows no locks.
+pub fn unlocked_warning(journal: &Path, why: &str) -> String {
+    format!(
+        "warning: {} cannot be locked ({why}): nothing keeps another instrument's `analyze` or `merge` away \
+         from these records while they are written\n  help: leave them alone until this has ended, or write \
+         the results to a local disk",
+        journal.display()
+    )
+}
+
 /// Runs a prepared campaign and returns its exit code and its results directory.
 ///
 /// # Errors
@@ -151,6 +163,8 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
             }
         }
         if let Err(e) = end {
+            // Without it the report only lacks the reason.
+            let _ = results::note_stop(results.dir(), &prepared.plan, planned.run, &e);
             failure = Some(e);
             break;
         }
@@ -199,6 +213,13 @@ fn analyse_later(failure: Failure, dir: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_journal_that_cannot_be_locked_is_told_with_what_to_do() {
+        let text = unlocked_warning(Path::new("out/requests.journal"), "not supported");
+        assert!(text.starts_with("warning: out/requests.journal cannot be locked (not supported)"));
+        assert!(text.contains("help: leave them alone"), "{text}");
+    }
 
     #[test]
     fn one_server_has_one_lock_whatever_it_is_called() {

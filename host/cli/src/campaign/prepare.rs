@@ -7,10 +7,10 @@ use std::sync::Arc;
 use blackstart_config::{
     BuildContext, CampaignFile, ConfigError, FaultFacts, GateChoice, build_plan, warnings,
 };
-use blackstart_plan::{Plan, RunPlan, RuntimePlan};
+use blackstart_plan::{Plan, ReplicaPlan, RunPlan, RuntimePlan};
 use blackstart_plugins::{
-    ArmContext, Artifact, EffectRequest, FaultInfo, FaultTemplate, GateTemplate, Grants,
-    GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
+    ArmContext, Artifact, EffectAction, EffectRequest, FaultInfo, FaultTemplate, GateTemplate,
+    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
 };
 use blackstart_targets::{ProcessRef, TargetError};
 
@@ -18,6 +18,7 @@ use super::fault_host::DryHost;
 use super::plugin_errors::{grant_help, mistake_error, plugin_failure, plugin_failure_with};
 use super::service;
 use crate::exit::{Exit, Failure};
+use crate::keys;
 use crate::plugins::{Plugins, identity, origin};
 
 /// A campaign that could start now.
@@ -119,6 +120,9 @@ pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepa
     let fault = fault
         .map(|(artifact, template, info)| arm_dry(&file, &mut plan, &artifact, template, &info))
         .transpose()?;
+    if let Some(fault) = &fault {
+        reachable(&file, &plan, &fault.effects)?;
+    }
     let warnings = warnings(&file).iter().map(ConfigError::warning).collect();
     Ok(Prepared {
         warnings,
@@ -381,19 +385,12 @@ fn arm_dry(
 /// The API key, from the variable that the plan names. It is never printed.
 ///
 /// # Errors
-/// When the variable is not set (exit 3).
+/// When the variable is not set, or holds what no header may (exit 3).
 pub fn api_key(plan: &Plan) -> Result<Option<String>, Failure> {
     let Some(variable) = &plan.load.api_key_env else {
         return Ok(None);
     };
-    match std::env::var(variable) {
-        Ok(key) if !key.is_empty() => Ok(Some(key)),
-        _ => Err(Failure::message(
-            Exit::Configuration,
-            format!("`load.api_key_env` names {variable}, which is not set (or empty)"),
-        )
-        .help(format!("export {variable}=… before the run"))),
-    }
+    keys::of_variable("`load.api_key_env`", variable).map(Some)
 }
 
 /// A running replica's pid must be one now. A command line is only looked for when a run starts: its
@@ -410,6 +407,37 @@ fn running_processes(file: &CampaignFile, plan: &Plan) -> Result<(), Failure> {
             };
             let path = format!("target.replica.{i}.running.pid");
             return Err(service::target_error(&file.source, &path, &error));
+        }
+    }
+    Ok(())
+}
+
+/// A signal needs a process: of a replica that already runs the file must say which one.
+fn reachable(file: &CampaignFile, plan: &Plan, effects: &[EffectRequest]) -> Result<(), Failure> {
+    for effect in effects {
+        let EffectAction::Signal { replica, .. } = &effect.action else {
+            continue;
+        };
+        let nameless = |r: &ReplicaPlan| {
+            let RuntimePlan::Url {
+                pid, command_match, ..
+            } = &r.runtime
+            else {
+                return false;
+            };
+            r.id == *replica && pid.is_none() && command_match.is_none()
+        };
+        if let Some(place) = plan.target.replicas.iter().position(nameless) {
+            return Err(file
+                .source
+                .error_at(
+                    &format!("target.replica.{place}.running"),
+                    format!(
+                        "the fault sends a signal to replica `{replica}`, of which nothing says which process it is"
+                    ),
+                    "give its main process by pid = …, or by command_match = \"…\"",
+                )
+                .into());
         }
     }
     Ok(())

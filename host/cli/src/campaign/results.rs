@@ -8,24 +8,81 @@ use std::sync::Arc;
 use blackstart_analyze::{
     CampaignAnalysis, RunAnalysis, Validity, analyze_campaign, analyze_run, validity,
 };
+use blackstart_config::ConfigError;
+use blackstart_load::Secret;
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
-    ArtifactMismatch, Boundaries, Finding, Manifest, ManifestHead, RunFiles, RunRecords, read_json,
-    read_recorded, read_run_noting, replace_files, seal_journal, write_json_atomic,
+    ArtifactMismatch, Boundaries, EventKind, Finding, Manifest, ManifestHead, RunFiles, RunRecords,
+    read_events, read_json, read_recorded, read_run_noting, replace_files, seal_journal,
+    write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
 use super::judge::judge;
-use super::prepare::Prepared;
+use super::prepare::{Prepared, api_key};
 use super::stored;
 use crate::exit::{Exit, Failure};
 use crate::matching::match_replica_log;
 use crate::plugins::{Plugins, identity};
+use crate::reporter::harmless;
 use crate::when;
 
 /// Provenance of the host, kept from the run for a later analysis.
-const HOST_FILE: &str = "host.json";
+pub(super) const HOST_FILE: &str = "host.json";
+
+/// What ended a campaign before its last run.
+const STOPPED_FILE: &str = "stopped.json";
+/// Longest reason that is kept.
+const MAX_REASON_CHARS: usize = 2000;
+
+/// What ended a campaign before its last run, as the terminal said it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Stopped {
+    run: u32,
+    reason: String,
+}
+
+/// Keeps why a run could not be carried out, for the report and for whoever analyses it again.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn note_stop(
+    dir: &Path,
+    plan: &Plan,
+    run: u32,
+    failure: &Failure,
+) -> Result<(), Failure> {
+    let reason = match failure.error.downcast_ref::<ConfigError>() {
+        // Without the drawing.
+        Some(error) => {
+            let place = error.place.as_ref().map(|place| {
+                let (line, column) = place.line_column();
+                format!(":{line}:{column}")
+            });
+            let place = place.unwrap_or_default();
+            format!("{}{place}: {}", error.file, error.message)
+        }
+        None => failure.text(),
+    };
+    // A server may have repeated the key in its refusal; results are shown around.
+    let reason = match api_key(plan) {
+        Ok(Some(key)) => Secret::new(key).redact(&reason),
+        _ => reason,
+    };
+    let line: Vec<&str> = reason.split_whitespace().collect();
+    let reason = harmless(&line.join(" "))
+        .chars()
+        .take(MAX_REASON_CHARS)
+        .collect();
+    write(&dir.join(STOPPED_FILE), &Stopped { run, reason })
+}
+
+/// What ended the campaign, as it was recorded.
+pub(super) fn stopped(dir: &Path) -> Option<String> {
+    let Stopped { run, reason } = read_json(&dir.join(STOPPED_FILE)).ok()?;
+    Some(format!("run {run}: {reason}"))
+}
 
 /// A results directory under way.
 pub struct Results {
@@ -284,7 +341,7 @@ pub(super) fn run_dir(dir: &Path, run: u32) -> PathBuf {
     dir.join(format!("run-{run}"))
 }
 
-fn write<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
+pub(super) fn write<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), Failure> {
     write_json_atomic(path, value).map_err(Failure::internal)
 }
 
@@ -300,6 +357,7 @@ fn analyse_and_judge(
         // The instrument was killed before the journal was sealed; its records are whole.
         seal_journal(dir).map_err(Failure::records)?;
     }
+    let written_by = logs_end_unix_ns(&files);
     let boundaries: Vec<Boundaries> = plan
         .target
         .replicas
@@ -311,10 +369,24 @@ fn analyse_and_judge(
                 &plan.matcher.config.to_string(),
                 &r.id,
                 &files.server_log(&r.id),
+                written_by,
             )
         })
         .collect();
     figures(plugins, gates, plan, planned, dir, Some(boundaries))
+}
+
+/// Latest instant that a run's logs hold: that of its last event. It places stamps without a year, and
+/// the time of the analysis would place them into the year of the analysis.
+fn logs_end_unix_ns(files: &RunFiles) -> i64 {
+    let events = read_events(&files.events()).map_or_else(|_| Vec::new(), |log| log.events);
+    let epoch = events.iter().find_map(|e| match e.kind {
+        EventKind::Epoch { unix_ns, .. } => Some(unix_ns),
+        _ => None,
+    });
+    let last_ns = events.iter().map(|e| e.at_ns).max().unwrap_or(0);
+    // Without an epoch no stamp can be joined with the run anyway.
+    epoch.map_or_else(blackstart_clock::unix_ns, |at| at.saturating_add(last_ns))
 }
 
 /// Analyses and judges what is recorded of a run: with these boundaries, or with those that an
@@ -397,6 +469,7 @@ pub(super) fn reports(
     campaign: &CampaignAnalysis,
     host: &BTreeMap<String, String>,
     partial: bool,
+    stopped: Option<&str>,
 ) -> (CampaignReport, Vec<RunReport>) {
     let input = ReportInput {
         plan,
@@ -417,6 +490,7 @@ pub(super) fn reports(
         campaign,
         host,
         partial,
+        stopped,
     };
     let run_reports = input
         .runs
@@ -440,7 +514,8 @@ fn conclude(
         .collect();
     let analysis = analyze_campaign(plan, &analyses, &findings);
     let host = host_facts(dir);
-    let (report, run_reports) = reports(plan, &runs, &analysis, &host, partial);
+    let stopped = stopped(dir);
+    let (report, run_reports) = reports(plan, &runs, &analysis, &host, partial, stopped.as_deref());
     let html = blackstart_report::render_html(&report).map_err(Failure::internal)?;
     // Everything there is to say is known now: a report that is there already is replaced as a whole.
     let mut files = vec![
@@ -467,7 +542,7 @@ fn conclude(
 }
 
 /// Writes the manifest over everything that is in the directory now.
-fn seal(
+pub(super) fn seal(
     dir: &Path,
     plan: &Plan,
     host: BTreeMap<String, String>,

@@ -2,19 +2,22 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, Urgency, monotonic_ns, request_real_time};
-use blackstart_effects::{Mode, Notice, Timeline, TimelineOptions, Watchdog};
+use blackstart_effects::{CANCEL_TIMEOUT_NS, Mode, Notice, Timeline, TimelineOptions, Watchdog};
 use blackstart_load::{CanaryTarget, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret};
 use blackstart_observe::{CpuSource, EventSink, FireSignal, ObserveRun, Observers};
 use blackstart_plan::RunPlan;
-use blackstart_plugins::{EffectEvent, FaultPlugin};
-use blackstart_record::{ClockSample, EventKind, RunFiles, write_metrics_parquet};
+use blackstart_plugins::{EffectAction, EffectEvent, FaultPlugin};
+use blackstart_record::{
+    ClockSample, EventKind, RunFiles, unlocked_because, write_metrics_parquet,
+};
 use blackstart_targets::{Reexec, Targets};
 
-use super::fault_host::LiveHost;
+use super::fault_host::{LiveHost, describe};
 use super::prepare::{Prepared, api_key, arm_context};
 use super::recorder::Recorder;
 use super::service::{check_victims, target_failure, wait_for_service};
@@ -138,13 +141,17 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     })
     .map_err(Failure::internal)?;
 
+    if let Some(why) = unlocked_because(&files.journal()) {
+        let warning = super::unlocked_warning(&files.journal(), &why);
+        context.reporter.say(warning);
+    }
     let recording = watch(&stage, &load, armed.as_ref());
     if (recording.is_err() || context.interrupt.raised())
         && let Some(armed) = &armed
     {
         // Nothing that happens from here on would be known, or is wanted: no fault may fire any more,
         // and none stays in force while the rest is taken down.
-        armed.timeline.cancel();
+        cancel(context, armed);
     }
 
     let load_end = load.join();
@@ -154,7 +161,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     if let Some(armed) = armed {
         stage.facts("after");
         stage.prove(&armed.plugin, context.interrupt.raised());
-        armed.timeline.cancel();
+        cancel(context, &armed);
     }
     stage.fingerprints("after");
     stage.local_clock("after");
@@ -208,6 +215,39 @@ impl Armed {
             _ => fire_at_ns + WITHOUT_END_NS,
         }
     }
+}
+
+/// Undoes what is in force and drops the rest. An admin interface that does not answer can hold that up
+/// for long: whoever pressed Ctrl-C is told what is waited for.
+fn cancel(context: &RunContext<'_>, armed: &Armed) {
+    /// Undoing that takes no longer is not worth a word.
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // The other end goes away when everything is undone.
+            if ended.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let effects = context.prepared.fault.iter().flat_map(|f| &f.effects);
+            let requests: Vec<String> = effects
+                .filter(|e| matches!(e.action, EffectAction::Http { .. }))
+                .map(|e| describe(&e.action))
+                .collect();
+            let asked = if requests.is_empty() {
+                String::new()
+            } else {
+                format!(" (effects of this run: {})", requests.join(", "))
+            };
+            context.reporter.say(format!(
+                "  undoing  what the fault did; answers are waited for{asked}, at most {} s\n           a second \
+                 Ctrl-C ends at once, and leaves the undoing to the watchdog",
+                CANCEL_TIMEOUT_NS / NS_PER_S
+            ));
+        });
+        armed.timeline.cancel();
+        drop(done);
+    });
 }
 
 /// Starts the timeline and lets the plugin put its effects on it.

@@ -9,15 +9,66 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 
+/// Most findings of a kind that are named.
+const MOST_NAMED: usize = 8;
+
+/// Whether a folder is a campaign's at all.
+///
+/// # Errors
+/// When it is not there, is no folder, or holds something else (exit 3).
+pub fn check_is_campaign(dir: &Path) -> Result<(), Failure> {
+    let wrong =
+        |what: &str| Failure::message(Exit::Configuration, format!("{}: {what}", dir.display()));
+    const GIVE: &str = "give a results directory of `run` (it holds plan.json and run-1, run-2, …) or a folder of \
+                        `load --out` (it holds load.json)";
+    if dir.join("plan.json").is_file() {
+        return Ok(());
+    }
+    if dir.join("load.json").is_file() {
+        return Err(wrong("holds a load, not a campaign")
+            .help("its figures are in summary.json; give a results directory of `run` here"));
+    }
+    if let Err(e) = std::fs::metadata(dir) {
+        return Err(match e.kind() {
+            std::io::ErrorKind::NotFound => wrong("there is no such folder").help(GIVE),
+            _ => wrong(&e.to_string()).help(GIVE),
+        });
+    }
+    if !dir.is_dir() {
+        return Err(wrong("is no folder").help(GIVE));
+    }
+    // One level too high, or too low.
+    let below: Vec<String> = std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("plan.json").is_file() || path.join("load.json").is_file())
+        .map(|path| path.display().to_string())
+        .take(MOST_NAMED)
+        .collect();
+    let above = dir
+        .parent()
+        .filter(|above| above.join("plan.json").is_file())
+        .map(|above| above.display().to_string());
+    let failure = wrong("holds no results: there is neither a plan.json nor a load.json");
+    Err(match (above, below.is_empty()) {
+        (Some(above), _) => failure.help(format!("this is a part of a campaign; give {above}")),
+        (None, false) => failure.help(format!("give one of those in it: {}", below.join(", "))),
+        (None, true) => failure.help(GIVE),
+    })
+}
+
 /// The plan of a results directory.
 ///
 /// # Errors
 /// When there is none, it cannot be read, or another version of the instrument wrote it (exit 3).
 pub fn read_plan(dir: &Path) -> Result<Plan, Failure> {
+    check_is_campaign(dir)?;
     let path = dir.join("plan.json");
     let unreadable = |e: blackstart_record::RecordError| {
         Failure::new(Exit::Configuration, e)
-            .help("give a results directory: it holds plan.json and run-1, run-2, …")
+            .help("restore it from a copy: the records mean nothing without their plan")
     };
     // The version first: a plan of another one is told by its number, not by the first key that
     // happens to differ.
@@ -47,8 +98,6 @@ pub fn read_plan(dir: &Path) -> Result<Plan, Failure> {
 /// # Errors
 /// When the directory holds folders that are no run of the plan, or events stand there twice (exit 2).
 pub fn check_unsealed(dir: &Path, plan: &Plan) -> Result<(), Failure> {
-    /// Most findings of a kind that are named.
-    const MOST_NAMED: usize = 8;
     let mut strange = Vec::new();
     let runs: BTreeSet<String> = plan.runs.iter().map(|r| format!("run-{}", r.run)).collect();
     let entries = std::fs::read_dir(dir)

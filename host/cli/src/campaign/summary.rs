@@ -2,7 +2,7 @@
 //! and the end.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blackstart_analyze::precision::{self, seconds_text};
 use blackstart_analyze::{EndpointKind, ProofSummary, RequestLosses, RunAnalysis};
@@ -14,22 +14,23 @@ use blackstart_report::gate_figures;
 use super::fault_host::describe;
 use super::prepare::Prepared;
 use super::results::{AnalysedRun, CampaignEnd};
-use crate::output::out;
+use crate::live;
+use crate::output::out_text;
 use crate::reporter::Reporter;
 use crate::when::length;
 
 /// Prints the timeline of a run: phases and effects. For `--dry-run`.
 pub fn timeline(prepared: &Prepared) {
     let plan = &prepared.plan;
-    out!(
+    out_text!(
         "campaign   {} ({} profile)",
         plan.campaign,
         profile(plan.profile)
     );
     for deviation in &plan.deviations {
-        out!("           departs from the method: {deviation}");
+        out_text!("           departs from the method: {deviation}");
     }
-    out!(
+    out_text!(
         "load       {} req/s {} to {}{}, {} tokens each, client timeout {}",
         plan.load.rate_per_s,
         plan.load.arrivals,
@@ -40,7 +41,7 @@ pub fn timeline(prepared: &Prepared) {
     );
     for replica in &plan.target.replicas {
         let roles: Vec<&str> = replica.process_roles.keys().map(String::as_str).collect();
-        out!(
+        out_text!(
             "replica    {} at {} (processes: {})",
             replica.id,
             replica.base_url,
@@ -48,18 +49,18 @@ pub fn timeline(prepared: &Prepared) {
         );
     }
     if let Some(fault) = &plan.fault {
-        out!(
+        out_text!(
             "fault      {}: {}",
             fault.variant,
             fault.statement.as_deref().unwrap_or("–")
         );
-        out!(
+        out_text!(
             "granted    process = {:?}, http = {:?}",
             fault.grant.process,
             fault.grant.http
         );
     }
-    out!(
+    out_text!(
         "gates      {}",
         plan.gates
             .iter()
@@ -68,7 +69,7 @@ pub fn timeline(prepared: &Prepared) {
             .join(", ")
     );
     for run in &plan.runs {
-        out!(
+        out_text!(
             "run {:<6} seed {}, {} requests{}",
             run.run,
             run.seed,
@@ -80,7 +81,7 @@ pub fn timeline(prepared: &Prepared) {
             }
         );
     }
-    out!("\n{:>12}  event", "run time");
+    out_text!("\n{:>12}  event", "run time");
     let mut rows: Vec<(i64, String)> = vec![
         (0, "warm-up: load starts".to_owned()),
         (plan.phases.baseline_start_ns(), "baseline".to_owned()),
@@ -109,7 +110,7 @@ pub fn timeline(prepared: &Prepared) {
     }
     rows.sort_by_key(|(at, _)| *at);
     for (at, text) in rows {
-        out!("{:>10.3} s  {text}", at as f64 / 1e9);
+        out_text!("{:>10.3} s  {text}", at as f64 / 1e9);
     }
 }
 
@@ -144,9 +145,6 @@ pub struct LiveLine<'a> {
     spoken: Instant,
 }
 
-/// How often a plain line is written.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
-
 impl<'a> LiveLine<'a> {
     /// Shows it.
     pub fn new(reporter: &'a Reporter, plan: &'a Plan, _run: &RunPlan) -> Self {
@@ -176,29 +174,22 @@ impl<'a> LiveLine<'a> {
         } else {
             String::new()
         };
-        let ttft = progress
-            .ttft_ms_p50
-            .map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0} ms"));
-        let text = format!(
-            "{name:<8} {:>5.1} s left{countdown} · offered {}/s · ended {}/s, good {} · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}",
-            ends.map_or(0.0, |e| (e - now_ns) as f64 / 1e9),
-            progress.offered_last_second,
-            progress.ended_last_second,
-            progress.good_last_second,
-            progress.completed,
-            progress.errored,
-            progress.censored,
-            progress.in_flight,
+        let place = format!(
+            "{name:<8} {:>5.1} s left{countdown}",
+            ends.map_or(0.0, |e| (e - now_ns) as f64 / 1e9)
         );
         if self.reporter.is_terminal() {
             self.reporter.progress(
                 u64::try_from(now_ns.max(0) / 1_000_000).unwrap_or_default(),
-                text,
+                format!("{place} · {}", live::moving(progress)),
             );
-        } else if self.phase != Some(phase) || self.spoken.elapsed() >= PLAIN_INTERVAL {
+        } else if self.phase != Some(phase) || self.spoken.elapsed() >= live::PLAIN_INTERVAL {
             self.spoken = Instant::now();
-            self.reporter
-                .say(format!("{:>7.1} s  {text}", now_ns as f64 / 1e9));
+            self.reporter.say(format!(
+                "{:>7.1} s  {place} · {}",
+                now_ns as f64 / 1e9,
+                live::plain(progress)
+            ));
         }
         self.phase = Some(phase);
     }
@@ -215,7 +206,7 @@ pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
     if prepared.plan.fault.is_some() {
         fault(reporter, a);
     } else {
-        reporter.say(format!("  lost     {}", lost(&a.losses)));
+        reporter.say_hanging(11, format!("  lost     {}", lost(&a.losses)));
     }
     for finding in &run.findings {
         let (mark, word) = match finding.verdict {
@@ -229,9 +220,9 @@ pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
             ("", figures) => (figures, String::new()),
             (detail, figures) => (detail.to_owned(), figures),
         };
-        reporter.say(format!("  {mark} {:<3} {word}: {detail}", finding.id));
+        reporter.say_hanging(8, format!("  {mark} {:<3} {word}: {detail}", finding.id));
         if !below.is_empty() {
-            reporter.say(format!("        {below}"));
+            reporter.say_hanging(8, format!("        {below}"));
         }
     }
     if run.validity.valid {
@@ -239,7 +230,7 @@ pub fn run_ends(reporter: &Reporter, prepared: &Prepared, run: &AnalysedRun) {
     } else {
         reporter.say(format!("  run {} is INVALID", a.run));
         for reason in &run.validity.reasons {
-            reporter.say(format!("    {}: {}", reason.code, reason.detail));
+            reporter.say_hanging(6, format!("    {}: {}", reason.code, reason.detail));
         }
     }
 }
@@ -262,7 +253,7 @@ fn fault(reporter: &Reporter, a: &RunAnalysis) {
     } else {
         a.fault.proof_statement.as_deref().unwrap_or("no statement")
     };
-    reporter.say(format!("  fault    {}: {said}", proof(a)));
+    reporter.say_hanging(11, format!("  fault    {}: {said}", proof(a)));
     if a.negative_control && !a.fire.fired {
         // There is no outage of a fault that was withheld; what a control shows is that service held.
         let held = a.control_outage.as_deref().map_or_else(
@@ -270,25 +261,28 @@ fn fault(reporter: &Reporter, a: &RunAnalysis) {
             |seen| format!("service did NOT hold: {seen}"),
         );
         reporter.say(format!("  control  {held}"));
-        reporter.say(format!("  lost     {}", lost(&a.losses)));
+        reporter.say_hanging(11, format!("  lost     {}", lost(&a.losses)));
         return;
     }
     let outage = a.outage_s.map(|s| seconds_text(s, a.outage_uncertainty_s));
-    reporter.say(format!("  outage   {}", or_note(outage, &a.outage_note)));
+    reporter.say_hanging(
+        11,
+        format!("  outage   {}", or_note(outage, &a.outage_note)),
+    );
     let back = a.ttr_pre_fault_s.map(|s| {
         format!(
             "back after {}",
             seconds_text(s, a.ttr_pre_fault_uncertainty_s)
         )
     });
-    reporter.say(format!(
-        "  goodput  {}",
-        or_note(back, &a.ttr_pre_fault_note)
-    ));
+    reporter.say_hanging(
+        11,
+        format!("  goodput  {}", or_note(back, &a.ttr_pre_fault_note)),
+    );
     if let Some(lead) = &a.goodput_lead_note {
-        reporter.say(format!("           ({lead})"));
+        reporter.say_hanging(11, format!("           ({lead})"));
     }
-    reporter.say(format!("  lost     {}", lost(&a.losses)));
+    reporter.say_hanging(11, format!("  lost     {}", lost(&a.losses)));
     match &a.in_flight_determinate {
         Some(d) => reporter.say(format!(
             "           in flight at the fire: {} errored, {} left hanging, {} completed of {} for certain; {} ended too close to it to tell",

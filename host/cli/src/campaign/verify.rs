@@ -10,10 +10,10 @@ use blackstart_record::{ArtifactMismatch, Manifest, read_json, read_run};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::results::{figures, has_records, host_facts, reload, reports, run_dir};
+use super::results::{figures, has_records, host_facts, reload, reports, run_dir, stopped};
 use super::stored;
 use crate::exit::{Exit, Failure};
-use crate::output::out;
+use crate::output::{out, out_text};
 use crate::plugins::Plugins;
 use crate::reporter::Reporter;
 
@@ -32,13 +32,15 @@ struct Verdict {
     assertions: Vec<Assertion>,
 }
 
+/// What a verification looked at.
 #[derive(Default)]
-struct Checks {
+pub struct Checks {
     assertions: Vec<Assertion>,
 }
 
 impl Checks {
-    fn check(
+    /// One assertion, with the place of what was found.
+    pub fn check(
         &mut self,
         id: impl Into<String>,
         expected: impl ToString,
@@ -65,7 +67,10 @@ impl Checks {
     }
 
     /// Compares a document with a file of the directory.
-    fn file<T: Serialize>(
+    ///
+    /// # Errors
+    /// When the document is none.
+    pub fn file<T: Serialize>(
         &mut self,
         id: &str,
         recomputed: &T,
@@ -115,11 +120,16 @@ impl Checks {
 /// # Errors
 /// When it is none.
 pub fn verify_dir(dir: &Path, json: bool) -> Result<Exit, Failure> {
-    let not_results = |e: blackstart_record::RecordError| {
-        Failure::new(Exit::Configuration, e)
-            .help("give a results directory: it holds plan.json, manifest.json and run-1, run-2, …")
+    let unsealed = |e: blackstart_record::RecordError| {
+        stored::check_is_campaign(dir).err().unwrap_or_else(|| {
+            Failure::new(Exit::Configuration, e).help(format!(
+                "without a manifest there is nothing to check against: a campaign that was cut off gets one \
+                 by `blackstart analyze {}`",
+                dir.display()
+            ))
+        })
     };
-    let manifest: Manifest = read_json(&dir.join("manifest.json")).map_err(not_results)?;
+    let manifest: Manifest = read_json(&dir.join("manifest.json")).map_err(unsealed)?;
     let mut checks = Checks::default();
     // Hashes first: they say what was altered even where nothing can be read any more.
     artifacts(&mut checks, dir, &manifest)?;
@@ -253,7 +263,15 @@ fn recompute(
         .collect();
     let campaign = analyze_campaign(plan, &analyses, &findings);
     checks.file("campaign.analysis", &campaign, dir, "analysis.json")?;
-    let (report, run_reports) = reports(plan, &runs, &campaign, &host_facts(dir), manifest.partial);
+    let stopped = stopped(dir);
+    let (report, run_reports) = reports(
+        plan,
+        &runs,
+        &campaign,
+        &host_facts(dir),
+        manifest.partial,
+        stopped.as_deref(),
+    );
     checks.file("campaign.report", &report, dir, "report.json")?;
     for report in &run_reports {
         let name = format!("run-{}", report.run.analysis.run);
@@ -317,7 +335,11 @@ fn artifacts(checks: &mut Checks, dir: &Path, manifest: &Manifest) -> Result<(),
     Ok(())
 }
 
-fn print(checks: Checks, json: bool, dir: &Path) -> Result<Exit, Failure> {
+/// Tells what was found.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn print(checks: Checks, json: bool, dir: &Path) -> Result<Exit, Failure> {
     let ok = checks.assertions.iter().all(|a| a.ok);
     let failed = checks.assertions.iter().filter(|a| !a.ok).count();
     let total = checks.assertions.len();
@@ -333,9 +355,9 @@ fn print(checks: Checks, json: bool, dir: &Path) -> Result<Exit, Failure> {
     } else {
         for a in &checks.assertions {
             if a.ok {
-                out!("✓ {}", a.id);
+                out_text!("✓ {}", a.id);
             } else {
-                out!(
+                out_text!(
                     "✗ {}: expected {}, found {} ({})",
                     a.id,
                     a.expected,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::Outcome;
 use crate::campaign::read_plan;
 use crate::exit::{Exit, Failure};
-use crate::output::out;
+use crate::output::{out, out_text};
 use crate::reporter::{Reporter, harmless};
 
 /// `compare`
@@ -145,7 +145,7 @@ fn wrapped(indent: usize, text: &str) {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out!("{:indent$}{line}", "");
+            out_text!("{:indent$}{line}", "");
             line.clear();
         }
         if !line.is_empty() {
@@ -154,7 +154,7 @@ fn wrapped(indent: usize, text: &str) {
         line.push_str(word);
     }
     if !line.is_empty() {
-        out!("{:indent$}{line}", "");
+        out_text!("{:indent$}{line}", "");
     }
 }
 
@@ -170,7 +170,7 @@ fn print(c: &CampaignComparison) {
         );
     }
     if let Some(more) = c.differences.len().checked_sub(MAX_KEYS).filter(|n| *n > 0) {
-        out!("… and {more} more keys");
+        out_text!("… and {more} more keys");
     }
     if let Some(pairing) = &c.pairing {
         let how = if pairing.paired { "paired" } else { "unpaired" };
@@ -179,7 +179,7 @@ fn print(c: &CampaignComparison) {
     if c.endpoints.is_empty() {
         return;
     }
-    out!(
+    out_text!(
         "\n{:<30} {:<6} {:>10} {:>10} {:>10}  {:<20} {:>7}",
         "figure",
         "lead",
@@ -192,7 +192,7 @@ fn print(c: &CampaignComparison) {
     for e in &c.endpoints {
         print_endpoint(e);
     }
-    out!("");
+    out_text!("");
     for caveat in &c.caveats {
         wrapped(0, &format!("note: {caveat}"));
     }
@@ -255,7 +255,7 @@ fn print_endpoint(e: &ComparedEndpoint) {
             |i| format!("[{:+.d$}, {:+.d$}]", i.lo, i.hi),
         )
     };
-    out!(
+    out_text!(
         "{:<30} {lead:<6} {:>10} {:>10} {:>10}  {:<20} {:>7}",
         format!("{} ({})", e.name, e.unit),
         number(of_a),

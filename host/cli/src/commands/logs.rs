@@ -6,13 +6,14 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use blackstart_logs::{Dropped, ReadOptions};
+use blackstart_logs::{Dropped, ReadOptions, without_escapes};
 use blackstart_record::{Boundary, StampSource};
 use clap::Args;
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::exit::{Exit, Failure};
+use crate::glyphs::Shown;
 use crate::matching::{MatchError, Matched, match_log};
 use crate::plugins::Plugins;
 use crate::reporter::Reporter;
@@ -234,7 +235,7 @@ const STEPS: [&str; 12] = [
 ];
 
 fn print_text(file: &str, matched: &Matched) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = Shown(io::BufWriter::new(io::stdout().lock()));
     let reading = &matched.reading;
     writeln!(
         out,
@@ -357,12 +358,27 @@ fn print_life(
     Ok(())
 }
 
-/// A text of the log, short and without control characters.
+/// A text of the log, short and without terminal escapes and other control characters.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 160;
+    let text = without_escapes(text);
     let clean: String = text.chars().filter(|c| !c.is_control()).collect();
     match clean.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{}…", &clean[..cut]),
         None => clean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_log_have_no_part_of_an_escape() {
+        assert_eq!(
+            shortened("\x1b[0;36m(A pid=1)\x1b[0;0m \x1b]0;title\x07failed\r"),
+            "(A pid=1) failed"
+        );
+        assert_eq!(shortened(&"x".repeat(200)).chars().count(), 161);
     }
 }

@@ -8,4 +8,5 @@ pub mod logs;
 pub mod merge;
 pub mod plugin;
 pub mod run;
+pub mod simulate;
 pub mod verify;

@@ -8,15 +8,17 @@ use blackstart_record::open_regular;
 use clap::Args;
 use serde::Serialize;
 
+use super::load;
 use crate::Outcome;
 use crate::exit::{Exit, Failure};
-use crate::output::out;
+use crate::output::{out, out_text};
 use crate::reporter::Reporter;
 
 /// `verify`
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// A published campaign report of schema version 1 (JSON), or a results directory
+    /// A results directory, a folder of `load --out`, or a published campaign report of schema version
+    /// 1 (JSON)
     path: PathBuf,
     /// The campaign's endpoint summaries, if they are in a file of their own (default: a file of the
     /// same folder whose name ends in `-endpoints.json` and starts like the report's)
@@ -56,6 +58,9 @@ struct NotRecomputed {
 
 /// Runs the command.
 pub fn run(args: VerifyArgs) -> Outcome {
+    if load::is_load(&args.path) {
+        return load::verify(&args.path, args.json);
+    }
     if args.path.is_dir() {
         return crate::campaign::verify_dir(&args.path, args.json);
     }
@@ -101,9 +106,9 @@ fn print(verdict: &Verdict, json: bool, path: &Path, endpoints: Option<&Path>) -
     } else {
         for row in &verdict.assertions {
             if row.ok {
-                out!("✓ {} = {}", row.id, row.found);
+                out_text!("✓ {} = {}", row.id, row.found);
             } else {
-                out!(
+                out_text!(
                     "✗ {}: expected {}, found {} ({})",
                     row.id,
                     row.expected,
@@ -113,10 +118,10 @@ fn print(verdict: &Verdict, json: bool, path: &Path, endpoints: Option<&Path>) -
             }
         }
         for n in &verdict.not_recomputed {
-            out!("– {}: not recomputed, {}", n.what, n.why);
+            out_text!("– {}: not recomputed, {}", n.what, n.why);
         }
         if !verdict.suspects.is_empty() {
-            out!("most likely altered: {}", verdict.suspects.join(", "));
+            out_text!("most likely altered: {}", verdict.suspects.join(", "));
         }
         let failed = verdict.assertions.iter().filter(|a| !a.ok).count();
         let with = endpoints.map_or_else(String::new, |e| format!(" with {}", e.display()));

@@ -26,7 +26,7 @@ const IDLE_NS: i64 = 60 * NS_PER_S;
 /// How long after its instant a late preparation may still lead to a fire.
 const LATE_PREPARATION_NS: i64 = 30 * NS_PER_S;
 /// How long a cancel waits for requests under way and their undos.
-const CANCEL_TIMEOUT_NS: i64 = 5 * HTTP_TIMEOUT_NS;
+pub const CANCEL_TIMEOUT_NS: i64 = 5 * HTTP_TIMEOUT_NS;
 
 /// Where an effect stands.
 enum Phase {

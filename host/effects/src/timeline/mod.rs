@@ -15,6 +15,7 @@ use blackstart_targets::{Signal, Targets};
 
 use crate::action::{Action, ScheduleError};
 use crate::watchdog::Watchdog;
+pub use engine::CANCEL_TIMEOUT_NS;
 use engine::Engine;
 use outbox::Outbox;
 

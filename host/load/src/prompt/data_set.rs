@@ -1,11 +1,15 @@
 //! Data sets: one request a line, as JSON.
 
+use std::collections::BTreeMap;
+
 use blackstart_plan::MAX_TURNS;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::LoadError;
+use crate::text::{bounded, bounded_reason};
 
 /// Largest data set, in bytes.
 pub const MAX_DATA_SET_BYTES: usize = 256 << 20;
@@ -59,10 +63,40 @@ struct Written {
     timestamp: Option<f64>,
 }
 
+/// The keys that mean something.
+const KEYS: [&str; 5] = ["prompt", "messages", "turns", "max_tokens", "timestamp"];
+/// Longest key that is shown.
+const MAX_KEY_CHARS: usize = 40;
+
+/// What is wrong with a line, without the line number that its parser counts by itself.
+fn json_error(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    format!("column {}: {}", error.column(), bounded_reason(what))
+}
+
+/// The key that another one is probably meant for: written in another way, or with a slip. Keys that
+/// are nothing like them belong to somebody else.
+fn meant(key: &str) -> Option<&'static str> {
+    let letters = |text: &str| -> String {
+        let kept = text.chars().filter(char::is_ascii_alphanumeric);
+        kept.map(|c| c.to_ascii_lowercase())
+            .take(MAX_KEY_CHARS)
+            .collect()
+    };
+    let key = letters(key);
+    KEYS.into_iter().find(|known| {
+        let known = letters(known);
+        let slips = if known.len() > 6 { 2 } else { 1 };
+        strsim::osa_distance(&key, &known) <= slips
+    })
+}
+
 impl DataSet {
     /// Reads JSON lines: each an object with `prompt` (a text), `messages` (as in the chat API) or
-    /// `turns` (a list of texts: what the user says, one after the other), and optionally `max_tokens` and `timestamp` (seconds, ascending). Other keys are left alone, empty
-    /// lines are skipped.
+    /// `turns` (a list of texts: what the user says, one after the other), and optionally `max_tokens` and `timestamp` (seconds, ascending). Other keys are left alone unless one
+    /// of these is meant, empty lines are skipped.
     ///
     /// # Errors
     /// [`LoadError::Plan`] with the line's number.
@@ -79,17 +113,37 @@ impl DataSet {
         let mut first_s = None;
         for (number, text) in (1..).zip(bytes.split(|b| *b == b'\n')) {
             let at = |what: String| wrong(format!("line {number}: {what}"));
+            let not_json = |e: serde_json::Error| {
+                wrong(format!(
+                    "line {number}, {}; write one object a line, with `prompt`, `messages` or `turns`",
+                    json_error(&e)
+                ))
+            };
             if text.trim_ascii().is_empty() {
                 continue;
             }
             if lines.len() == MAX_DATA_SET_LINES {
                 return Err(at(format!("more than {MAX_DATA_SET_LINES} requests")));
             }
-            let written: Written = serde_json::from_slice(text).map_err(|e| {
-                at(format!(
-                    "{e}; write one object a line, with `prompt`, `messages` or `turns`"
-                ))
-            })?;
+            let keys: BTreeMap<String, IgnoredAny> =
+                serde_json::from_slice(text).map_err(not_json)?;
+            let misspelt = keys
+                .keys()
+                .filter(|key| !KEYS.contains(&key.as_str()))
+                .find_map(|key| meant(key).map(|known| (key, known)))
+                .filter(|(_, known)| !keys.contains_key(*known));
+            if let Some((key, known)) = misspelt {
+                let key = bounded(key, MAX_KEY_CHARS);
+                return Err(at(format!(
+                    "unknown key `{key}`; did you mean `{known}`? rename the key, also if it means something else"
+                )));
+            }
+            let written: Written = serde_json::from_slice(text).map_err(not_json)?;
+            if written.max_tokens == Some(0) {
+                return Err(at(
+                    "`max_tokens` is 0: a completion of no tokens has no first one; write 1 or more".to_owned(),
+                ));
+            }
             let content = match (written.prompt, written.messages, written.turns) {
                 (Some(prompt), None, None) => Content::Prompt(prompt),
                 (None, Some(messages), None) if messages.is_array() => Content::Messages(messages),
@@ -192,12 +246,36 @@ mod tests {
     fn mistakes_name_their_line() {
         for (text, why) in [
             ("", "holds no request"),
-            ("{\"prompt\":\"a\"}\nnonsense", "line 2: "),
+            ("{\"prompt\":\"a\"}\nnonsense", "line 2, column "),
+            (
+                "{\"prompt\":\"a\"}\n{\"prompt\" \"b\"}",
+                "line 2, column 11: expected `:`; write",
+            ),
+            ("[1]", "line 1, column 0: invalid type: sequence"),
+            ("{\"prompt\":1}", "line 1, column 11: invalid type"),
+            ("{\"promt\":\"a\"}", "`promt`; did you mean `prompt`?"),
+            (
+                "{\"prompt\":\"a\",\"maxTokens\":3}",
+                "`maxTokens`; did you mean `max_tokens`?",
+            ),
+            (
+                "{\"prompt\":\"a\",\"max_token\":3}",
+                "did you mean `max_tokens`?",
+            ),
+            (
+                "{\"prompt\":\"a\",\"time_stamp\":3}",
+                "did you mean `timestamp`?",
+            ),
+            ("{\"turn\":[\"a\"]}", "did you mean `turns`?"),
+            (
+                "{\"prompt\":\"a\",\"max_tokens\":0}",
+                "line 1: `max_tokens` is 0",
+            ),
             ("{}", "line 1: give either"),
             ("{\"prompt\":\"a\",\"messages\":[]}", "give either"),
             ("{\"messages\":{}}", "no list"),
             ("{\"turns\":[]}", "0 turns"),
-            ("{\"turns\":\"a\"}", "line 1: "),
+            ("{\"turns\":\"a\"}", "line 1, column "),
             ("{\"turns\":[\"a\"],\"prompt\":\"a\"}", "give either"),
             (
                 "{\"prompt\":\"a\",\"timestamp\":2}\n{\"prompt\":\"a\",\"timestamp\":1}",
@@ -211,6 +289,33 @@ mod tests {
             let error = DataSet::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn keys_of_other_tools_are_left_alone() {
+        for key in [
+            "id",
+            "x",
+            "time",
+            "role",
+            "tokens",
+            "text",
+            "return",
+            "prompt_len",
+            "max",
+            "",
+        ] {
+            let line = format!("{{\"prompt\":\"a\",\"{key}\":[{{}}]}}");
+            assert!(DataSet::parse(line.as_bytes()).is_ok(), "{key}");
+        }
+        let both = b"{\"prompt\":\"a\",\"timestamp\":1,\"timestamp_ms\":1000}";
+        assert!(DataSet::parse(both).is_ok());
+        let long = format!(
+            "{{\"prompt\":\"a\",\"timestamp\":\"{}\"}}",
+            "a".repeat(100_000)
+        );
+        let error = DataSet::parse(long.as_bytes()).unwrap_err().to_string();
+        assert!(error.len() < 400, "{}", error.len());
     }
 
     proptest! {

@@ -38,6 +38,23 @@ impl EventWriter {
         })
     }
 
+    /// Opens a file whose writer was killed: a last line that it did not complete
+    /// ([`EventLog::torn_bytes`]) goes away, so that more can follow.
+    ///
+    /// # Errors
+    /// When it cannot be opened or shortened.
+    pub fn resume(path: &Path, torn_bytes: u64) -> Result<Self, RecordError> {
+        let writer = Self::create(path)?;
+        if torn_bytes > 0 {
+            writer
+                .file
+                .metadata()
+                .and_then(|m| writer.file.set_len(m.len().saturating_sub(torn_bytes)))
+                .map_err(|e| RecordError::io(path, "shorten it", e))?;
+        }
+        Ok(writer)
+    }
+
     /// Appends one event.
     ///
     /// # Errors
@@ -235,6 +252,13 @@ mod tests {
                 scheduled: 2,
                 recorded: 2,
             },
+            EventKind::Killed {
+                filled_in: None,
+                due: 0,
+                records: 7,
+                unread_bytes: 12,
+                damaged: true,
+            },
             EventKind::ReceiveStampsRefused {
                 reason: "not permitted".to_owned(),
             },
@@ -278,6 +302,26 @@ mod tests {
             let complete = cut == 0 || bytes[cut - 1] == b'\n';
             assert_eq!(log.torn_bytes == 0, complete, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_torn_last_line_makes_room_for_what_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let whole = every_kind();
+        let mut writer = EventWriter::create(&path).unwrap();
+        for event in &whole {
+            writer.append(event).unwrap();
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+        let torn_bytes = read_events(&path).unwrap().torn_bytes;
+        let mut writer = EventWriter::resume(&path, torn_bytes).unwrap();
+        writer.append(&whole[0]).unwrap();
+        let log = read_events(&path).unwrap();
+        let (last, before) = log.events.split_last().unwrap();
+        assert_eq!(before, &whole[..whole.len() - 1]);
+        assert_eq!((last, log.torn_bytes), (&whole[0], 0));
     }
 
     #[test]

@@ -36,13 +36,23 @@ const KIND_EVERY_GAP: u8 = 2;
 pub const MAX_FRAME_GAPS: usize = 16 << 10;
 
 /// Takes the exclusive lock of a journal, which the kernel releases with the file's last descriptor,
-/// however its process ends. A file system that knows no locks is no reason to record nothing.
+/// however its process ends. A file system that knows no locks is no reason to record nothing
+/// ([`unlocked_because`] says so).
 fn hold(file: &File, path: &Path) -> Result<(), RecordError> {
-    match file.try_lock() {
+    match lock(file) {
         Err(TryLockError::WouldBlock) => Err(RecordError::InUse {
             path: path.to_owned(),
         }),
         _ => Ok(()),
+    }
+}
+
+fn lock(file: &File) -> Result<(), TryLockError> {
+    match file.try_lock() {
+        // Network file systems lock a file that is only read no further than shared, which meets a
+        // writer's lock all the same.
+        Err(TryLockError::Error(_)) => file.try_lock_shared(),
+        locked => locked,
     }
 }
 
@@ -55,6 +65,20 @@ pub fn journal_in_use(path: &Path) -> Result<bool, RecordError> {
         Ok(file) => Ok(hold(&file, path).is_err()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(RecordError::io(path, "open it", e)),
+    }
+}
+
+/// Why a journal that is there cannot be locked, so that nothing keeps others away from it; `None`
+/// where locks work.
+pub fn unlocked_because(path: &Path) -> Option<String> {
+    refusal(&open_regular(path).ok()?)
+}
+
+fn refusal(file: &File) -> Option<String> {
+    match lock(file) {
+        // Held by its writer, or free: the lock goes with the file.
+        Ok(()) | Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(e)) => Some(e.to_string()),
     }
 }
 
@@ -340,6 +364,7 @@ mod tests {
     use super::*;
     use crate::testing::{gap, record};
     use proptest::prelude::*;
+    use std::os::unix::fs::OpenOptionsExt;
 
     fn written(dir: &Path) -> PathBuf {
         let path = dir.join("requests.journal");
@@ -461,6 +486,29 @@ mod tests {
         drop(writer);
         assert!(!journal_in_use(&path).unwrap());
         assert_eq!(crate::seal_journal(dir.path()).unwrap().requests, 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_locked_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("requests.journal");
+        assert_eq!(unlocked_because(&path), None);
+        let mut writer = RequestJournalWriter::create(&path).unwrap();
+        writer.append(&record(0)).unwrap();
+        assert_eq!(unlocked_because(&path), None);
+        assert!(journal_in_use(&path).unwrap());
+        drop(writer);
+        assert_eq!(unlocked_because(&path), None);
+        // The kernel locks no descriptor that is only a path: the refusal of a file system that knows no
+        // locks, without one.
+        const O_PATH: i32 = 0o10_000_000;
+        let bare = OpenOptions::new()
+            .read(true)
+            .custom_flags(O_PATH)
+            .open(&path)
+            .unwrap();
+        assert!(refusal(&bare).is_some());
+        hold(&bare, &path).unwrap();
     }
 
     #[test]

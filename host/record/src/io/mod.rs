@@ -28,7 +28,7 @@ pub use gap_log::{GapLogWriter, MAX_GAP_BUCKETS, read_gaps, write_gaps};
 pub use gaps_parquet::{GAPS_SCHEMA, GapParquetWriter, for_each_gap};
 pub use journal::{
     JournalEntry, MAX_FRAME_BYTES, MAX_FRAME_GAPS, RequestJournalReader, RequestJournalWriter,
-    journal_in_use,
+    journal_in_use, unlocked_because,
 };
 pub use json::{MAX_JSON_BYTES, read_json, sha256_file, write_json_atomic};
 pub use manifest_files::{ArtifactMismatch, MAX_ARTIFACTS, ManifestHead};

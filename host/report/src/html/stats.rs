@@ -157,6 +157,18 @@ fn summaries(caption: &str, endpoints: &[Endpoint]) -> String {
             None => in_unit_plain(v, &e.unit),
         };
         let interval = match (s.t_interval_lo, s.t_interval_hi) {
+            (Some(lo), Some(hi)) if e.uncertainty.is_some() => {
+                match precision::ends(lo, hi, e.uncertainty) {
+                    Some((lo, hi)) => format!("{lo} to {hi}"),
+                    None => format!(
+                        "<span title=\"the values are known to ±{u} each, which is more\">narrower than ±{u}</span>",
+                        u = e
+                            .uncertainty
+                            .and_then(precision::rounded_up)
+                            .unwrap_or_default()
+                    ),
+                }
+            }
             (Some(lo), Some(hi)) => format!("{} to {}", show(lo), show(hi)),
             _ => "<span class=\"absent\" title=\"this sample carries none\">–</span>".to_owned(),
         };

@@ -323,6 +323,7 @@ pub fn campaign(scale: Scale, stories: &[Story]) -> CampaignReport {
         ("kernel".to_owned(), "6.1.0".to_owned()),
     ]);
     campaign_report(&ReportInput {
+        stopped: None,
         plan: &plan,
         runs,
         campaign: &campaign,

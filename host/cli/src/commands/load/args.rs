@@ -4,18 +4,23 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use blackstart_config::{Duration, is_secret_header};
-use blackstart_load::{DataSet, MAX_DATA_SET_BYTES, Prompts, Secret};
+use blackstart_load::{
+    DataSet, LoadError, MAX_DATA_SET_BYTES, MAX_PROMPT_WORDS, MAX_TIMEOUT_NS, Prompts, Secret,
+    UNIQUE_WORDS,
+};
 use blackstart_plan::{
-    Arrivals, ConversationSchedule, Conversations, DEFAULT_THINK_TIME, Endpoint,
-    LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, MAX_SCHEDULED_REQUESTS, MAX_TURNS, Pace,
-    PromptSpec, RateProfile, RateSegment, Schedule, Share, SloThresholds, ThinkTime, TlsSpec,
-    conversation_schedule, schedule,
+    Arrivals, ArrivalsError, ConversationSchedule, Conversations, DEFAULT_THINK_TIME, Endpoint,
+    LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, MAX_BURSTINESS, MAX_SCHEDULED_REQUESTS,
+    MAX_TURNS, MIN_BURSTINESS, Pace, PromptSpec, RateProfile, RateSegment, Schedule, Share,
+    SloThresholds, ThinkTime, TlsSpec, conversation_schedule, schedule,
 };
 use blackstart_tls::{MAX_CA_FILE_BYTES, TlsClient, TlsError, Trust};
 use clap::{Args, ValueEnum};
 use sha2::{Digest, Sha256};
 
 use crate::exit::{Exit, Failure};
+use crate::keys;
+use crate::when;
 
 /// `load`
 #[derive(Debug, Args)]
@@ -33,7 +38,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Requests per second: 20, a ramp 5..50, or equal steps 10,20,40
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    // So that a negative one is refused as what it is.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Most requests under way; without --rate or a trace, a closed loop of so many
     #[arg(long, value_name = "N")]
@@ -196,16 +202,25 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
         let rate: f64 = text.trim().parse().map_err(|_| {
             format!("`{text}` is no number; write 20, a ramp 5..50, or steps 10,20,40")
         })?;
-        if rate.is_finite() && rate >= 0.0 {
-            Ok(rate)
-        } else {
-            Err(format!(
-                "{rate} requests per second; a rate is not negative"
-            ))
+        match rate {
+            r if r.is_finite() && r >= 0.0 => Ok(rate),
+            r if r < 0.0 && r.is_finite() => Err(format!(
+                "{rate} requests per second; a rate is not negative: write 20, a ramp 5..50, or steps 10,20,40"
+            )),
+            _ => Err(format!("{rate} is no rate; write a number such as 20")),
         }
     };
     if let Some((from, to)) = text.split_once("..") {
+        if from.trim().is_empty() || to.trim().is_empty() {
+            return Err(
+                "a ramp has two ends, the rate at its beginning and that at its end: 5..50"
+                    .to_owned(),
+            );
+        }
         return Ok(Rate::Ramp(number(from)?, number(to)?));
+    }
+    if text.split(',').any(|step| step.trim().is_empty()) {
+        return Err("a rate is missing; write 20, a ramp 5..50, or steps 10,20,40".to_owned());
     }
     let steps: Vec<f64> = text.split(',').map(number).collect::<Result<_, _>>()?;
     if steps.len() > MAX_STEPS {
@@ -290,7 +305,20 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
             "`{name}` holds a secret, and headers are kept in the results; use --api-key-env or --api-key-file"
         ));
     }
-    Ok((name, value.trim().to_owned()))
+    let fit = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(fit) {
+        return Err(
+            "what stands before the `:` is no header name; use letters, digits and hyphens"
+                .to_owned(),
+        );
+    }
+    let value = value.trim().to_owned();
+    if !value.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+        return Err(format!(
+            "the value of `{name}` holds characters that no header may; use printable ASCII"
+        ));
+    }
+    Ok((name, value))
 }
 
 /// Whether an address has something before an `@` where its host should begin.
@@ -330,6 +358,29 @@ struct Paced {
     open: Option<ConversationSchedule>,
 }
 
+/// Why there is no schedule, in the words of this command's options.
+fn schedule_error(error: &ArrivalsError) -> String {
+    match error {
+        ArrivalsError::Rate(rate) => {
+            format!(
+                "--rate {rate}: not a positive number; write how many requests a second to send"
+            )
+        }
+        ArrivalsError::TooMany { rate, seconds } => format!(
+            "--rate: {rate} requests a second for {} are more than {MAX_SCHEDULED_REQUESTS}; lower the rate or \
+             shorten --duration",
+            when::seconds((seconds * 1e9) as i64)
+        ),
+        ArrivalsError::Burstiness(burstiness) => format!(
+            "--arrivals gamma:{burstiness}: choose a burstiness from {MIN_BURSTINESS} to {MAX_BURSTINESS}"
+        ),
+        ArrivalsError::TooManyTurns { .. } => {
+            format!("{error} (--rate, --duration, --turns)")
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Requests that stand alone.
 fn single(schedule: Schedule) -> ConversationSchedule {
     ConversationSchedule {
@@ -342,26 +393,13 @@ impl LoadArgs {
     /// The API key, which is kept apart from everything that is written.
     ///
     /// # Errors
-    /// When it cannot be read, or is empty.
+    /// When it cannot be read, or is none that a header may hold.
     pub(super) fn api_key(&self) -> Result<Option<Secret>, Failure> {
-        const MAX_KEY_BYTES: u64 = 64 * 1024;
-        let wrong = |what: String| Failure::message(Exit::Configuration, what);
         let key = match (&self.api_key_env, &self.api_key_file) {
             (None, None) => return Ok(None),
-            (Some(name), _) => std::env::var(name)
-                .map_err(|_| wrong(format!("--api-key-env names {name}, which is not set")))?,
-            (None, Some(path)) => {
-                let mut key = String::new();
-                std::fs::File::open(path)
-                    .and_then(|f| f.take(MAX_KEY_BYTES).read_to_string(&mut key))
-                    .map_err(|e| wrong(format!("--api-key-file {}: {e}", path.display())))?;
-                key
-            }
+            (Some(name), _) => keys::of_variable("--api-key-env", name)?,
+            (None, Some(path)) => keys::of_file("--api-key-file", path)?,
         };
-        let key = key.trim();
-        if key.is_empty() {
-            return Err(wrong("the API key is empty".to_owned()));
-        }
         Ok(Some(Secret::new(key)))
     }
 
@@ -522,6 +560,11 @@ impl LoadArgs {
         if length_ns == 0 {
             return Err(wrong("--duration 0 asks for nothing".to_owned()));
         }
+        if self.requests == Some(0) {
+            return Err(wrong(
+                "--requests 0 asks for nothing; leave it out to send all of --duration".to_owned(),
+            ));
+        }
         let conversations = self.conversations(prompts)?;
         let turns_of = |conversation| match prompts {
             Prompts::DataSet(set) => set.turns(conversation),
@@ -550,7 +593,7 @@ impl LoadArgs {
                 let open = match conversations {
                     Some(conversations) => conversations
                         .schedule(&starts, turns_of, within, self.requests, self.seed)
-                        .map_err(|e| wrong(e.to_string()))?,
+                        .map_err(|e| wrong(schedule_error(&e)))?,
                     None => {
                         let mut schedule = starts;
                         schedule.truncate(self.requests);
@@ -584,14 +627,14 @@ impl LoadArgs {
                             self.requests,
                             self.seed,
                         )
-                        .map_err(|e| wrong(e.to_string()))?;
+                        .map_err(|e| wrong(schedule_error(&e)))?;
                         // Of requests, as everywhere.
                         let rate = open.turns.len() as f64 / seconds;
                         (open, rate)
                     }
                     None => {
                         let schedule = schedule(arrivals, &profile, self.requests, self.seed)
-                            .map_err(|e| wrong(e.to_string()))?;
+                            .map_err(|e| wrong(schedule_error(&e)))?;
                         (single(schedule), profile.expected() / seconds)
                     }
                 };
@@ -623,6 +666,58 @@ impl LoadArgs {
         }
     }
 
+    /// Options whose values make no sense by themselves.
+    fn check_each(&self, prompts: &Prompts) -> Result<(), Failure> {
+        let wrong = |what: String| Err(Failure::message(Exit::Configuration, what));
+        if self.max_tokens == 0 {
+            return wrong(
+                "--max-tokens 0: a completion of no tokens has no first one; choose 1 or more"
+                    .to_owned(),
+            );
+        }
+        for (option, given) in [
+            ("--timeout", Some(self.timeout)),
+            ("--idle-timeout", self.idle_timeout),
+            ("--first-token-timeout", self.first_token_timeout),
+        ] {
+            let Some(given) = given else { continue };
+            if !(1..=MAX_TIMEOUT_NS).contains(&given.ns) {
+                return wrong(format!(
+                    "{option} {given}: choose more than nothing and at most a day, such as 30s"
+                ));
+            }
+        }
+        for (option, given) in [("--slo-ttft", self.slo_ttft), ("--slo-e2e", self.slo_e2e)] {
+            if given.ns < 1_000_000 {
+                return wrong(format!(
+                    "{option} {given}: no request could be good; choose at least 1ms"
+                ));
+            }
+        }
+        let Prompts::Synthetic { shared_words } = prompts else {
+            return Ok(());
+        };
+        let needed = UNIQUE_WORDS.saturating_add(*shared_words);
+        if (needed..=MAX_PROMPT_WORDS).contains(&self.prompt_words) {
+            return Ok(());
+        }
+        let taken = match shared_words {
+            0 => format!("{UNIQUE_WORDS} words make each prompt its own"),
+            n => format!("{n} words are shared and {UNIQUE_WORDS} make each prompt its own"),
+        };
+        wrong(if needed > MAX_PROMPT_WORDS {
+            format!(
+                "--shared-prefix-words {shared_words}: a prompt has at most {MAX_PROMPT_WORDS} words, of which \
+                 {UNIQUE_WORDS} make it its own"
+            )
+        } else {
+            format!(
+                "--prompt-words {}: {taken}; choose {needed} to {MAX_PROMPT_WORDS}",
+                self.prompt_words
+            )
+        })
+    }
+
     /// The load that was asked for, with the times of an open loop. `model` is called for the
     /// model's name when none was given.
     ///
@@ -635,6 +730,7 @@ impl LoadArgs {
         model: impl FnOnce(&LoadPlan, Option<&TlsClient>) -> Result<String, Failure>,
     ) -> Result<(LoadSpec, Option<ConversationSchedule>), Failure> {
         let wrong = |what: String| Failure::message(Exit::Configuration, what);
+        self.check_each(prompts)?;
         let Paced {
             pace,
             rate_per_s,
@@ -688,8 +784,11 @@ impl LoadArgs {
             )));
         }
         let client = tls.map(|tls| &tls.client);
-        blackstart_load::check_url(&load.base_url, client)
-            .map_err(|e| wrong(format!("--url {e}")))?;
+        blackstart_load::check_url(&load.base_url, client).map_err(|e| match e {
+            // A name that nobody knows is a server that cannot be reached.
+            LoadError::Resolve { .. } => Failure::message(Exit::Target, format!("--url {e}")),
+            e => wrong(format!("--url {e}")),
+        })?;
         load.model = match &self.model {
             Some(name) => name.clone(),
             None => model(&load, client)?,
@@ -735,8 +834,19 @@ mod tests {
         assert_eq!(parse_rate("20"), Ok(Rate::Steps(vec![20.0])));
         assert_eq!(parse_rate("5..50"), Ok(Rate::Ramp(5.0, 50.0)));
         assert_eq!(parse_rate("1, 2.5"), Ok(Rate::Steps(vec![1.0, 2.5])));
-        for text in ["", "x", "-1", "1..", "1,,2", "inf", "NaN", "..", "1..2..3"] {
-            assert!(parse_rate(text).is_err(), "{text}");
+        for (text, why) in [
+            ("", "is missing"),
+            ("x", "a ramp 5..50"),
+            ("-1", "not negative"),
+            ("1..", "two ends"),
+            ("..", "two ends"),
+            ("1,,2", "is missing"),
+            ("inf", "is no rate"),
+            ("NaN", "is no rate"),
+            ("1..2..3", "no number"),
+        ] {
+            let error = parse_rate(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
         }
         let thirds = Rate::Steps(vec![1.0, 2.0, 3.0]).profile(10);
         assert_eq!(thirds.length_ns(), 10);
@@ -795,6 +905,12 @@ mod tests {
             "{error}"
         );
         assert!(!parse_header("sk-nocolon").unwrap_err().contains("sk-"));
+        let tokens = ("x-max-tokens".to_owned(), "16".to_owned());
+        assert_eq!(parse_header("x-max-tokens: 16"), Ok(tokens));
+        for text in ["a b: c", ": c", "x-team: é", "x-team: a\nb"] {
+            let error = parse_header(text).unwrap_err();
+            assert!(error.contains("use "), "{text}: {error}");
+        }
         for name in [
             "Proxy-Authorization",
             "X-Auth-Token",

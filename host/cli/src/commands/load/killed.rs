@@ -8,65 +8,71 @@ use blackstart_plan::{
     ConversationSchedule, LoadSpec, MAX_TURNS, Pace, PromptSpec, conversation_schedule, schedule,
 };
 use blackstart_record::{
-    CensorKind, Event, EventKind, JournalEntry, RequestJournalReader, RunFiles, seal_journal_with,
+    CensorKind, Event, EventKind, EventLog, EventWriter, JournalEntry, RequestJournalReader,
+    RunFiles, seal_journal_with,
 };
 
 use crate::exit::Failure;
 
 /// Seals the journal of a killed load. Requests of this share that have no record get one: those that
-/// were due by the last stamp of the records are censored there, the others were never due. Says what
-/// was found.
+/// were due by the last stamp of the records are censored there, the others were never due. What was
+/// found becomes an event, so that whoever reads the records later is told too.
 ///
 /// # Errors
 /// When the load is still running, or its records cannot be read or written.
-pub(super) fn seal(spec: &LoadSpec, dir: &Path, events: &[Event]) -> Result<Vec<String>, Failure> {
-    let mut journal =
-        RequestJournalReader::open(&RunFiles::new(dir).journal()).map_err(Failure::records)?;
+pub(super) fn seal(spec: &LoadSpec, dir: &Path, log: &EventLog) -> Result<(), Failure> {
+    let files = RunFiles::new(dir);
+    let mut journal = RequestJournalReader::open(&files.journal()).map_err(Failure::records)?;
     journal.hold().map_err(Failure::records)?;
     let planned = planned(spec);
     let mut recorded = vec![false; planned.as_ref().map_or(0, |p| p.schedule.intended_ns.len())];
     // Nothing is known of the time after it.
-    let mut until_ns = events.iter().map(|e| e.at_ns).max().unwrap_or(0);
+    let mut until_ns = log.events.iter().map(|e| e.at_ns).max().unwrap_or(0);
+    let mut records = 0_u64;
     while let Some(entry) = journal.next_entry().map_err(Failure::records)? {
         if let JournalEntry::Request(record) = entry {
             until_ns = until_ns.max(record.ended_ns);
+            records += 1;
             let place = usize::try_from(record.index).ok();
             if let Some(known) = place.and_then(|place| recorded.get_mut(place)) {
                 *known = true;
             }
         }
     }
+    let (unread_bytes, damaged) = (journal.torn_bytes(), journal.is_damaged());
     // It is locked anew for the sealing.
     drop(journal);
-    let mut due = 0_u64;
-    let missing = planned
-        .iter()
-        .flat_map(|planned| missing(spec, planned, &recorded));
-    let missing = missing.map(|mut response| {
-        response.censor(until_ns, CensorKind::RunEnd);
-        let record = response.into_record();
-        due += u64::from(record.observed_ns() > 0);
-        record
-    });
-    let sealed = seal_journal_with(dir, missing).map_err(Failure::records)?;
-    let mut lines = Vec::new();
-    if sealed.damaged {
-        lines.push(format!(
-            "DAMAGED    the journal is damaged behind {} records: {} bytes of it were not read, and what they \
-             held counts as not recorded",
-            sealed.requests - sealed.added,
-            sealed.torn_bytes
-        ));
+    let filled_in = || {
+        let all = planned
+            .iter()
+            .flat_map(|planned| missing(spec, planned, &recorded));
+        all.map(|mut response| {
+            response.censor(until_ns, CensorKind::RunEnd);
+            response.into_record()
+        })
+    };
+    // Said before the journal goes, and once: this may be the second try.
+    let said = |e: &Event| matches!(e.kind, EventKind::Killed { .. });
+    if !log.events.iter().any(said) {
+        let (all, due) = filled_in().fold((0, 0), |(all, due), record| {
+            (all + 1, due + u64::from(record.observed_ns() > 0))
+        });
+        let event = Event {
+            at_ns: until_ns,
+            kind: EventKind::Killed {
+                filled_in: planned.as_ref().map(|_| all),
+                due,
+                records,
+                unread_bytes,
+                damaged,
+            },
+        };
+        EventWriter::resume(&files.events(), log.torn_bytes)
+            .and_then(|mut writer| writer.append(&event))
+            .map_err(Failure::records)?;
     }
-    if planned.is_some() {
-        lines.push(format!(
-            "KILLED     the instrument died: {} requests had no record; {due} of them were due by {:.3} s, the \
-             last stamp, and count as censored there",
-            sealed.added,
-            until_ns as f64 / 1e9
-        ));
-    }
-    Ok(lines)
+    seal_journal_with(dir, filled_in()).map_err(Failure::records)?;
+    Ok(())
 }
 
 /// Whether it is not known what was under way: the instrument was killed, and its schedule does not

@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use blackstart_analyze::{LoadAsked, LoadFigures, LoadFiguresBuilder};
 use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_bound_ns};
 use blackstart_load::{
-    CanaryTarget, ClosedLoop, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret,
+    CanaryTarget, ClosedLoop, LoadError, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret,
 };
-use blackstart_plan::{ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
+use blackstart_plan::{
+    ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule, Share,
+};
 use blackstart_record::{
-    ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
-    read_json, write_json_atomic,
+    ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, journal_in_use,
+    read_events, read_gaps, read_json, unlocked_because, write_json_atomic,
 };
 use blackstart_report::LoadReport;
 use blackstart_tls::TlsClient;
@@ -26,11 +28,12 @@ pub use args::LoadArgs;
 pub(super) use claim::Claim;
 
 use crate::Outcome;
-use crate::campaign::{Canary, Recorder};
+use crate::campaign::{Canary, Checks, Recorder, print_checks, unlocked_warning};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::out;
 use crate::reporter::Reporter;
+use crate::{live, when};
 
 /// Time between "everything is ready" and the epoch: connections are opened in it.
 const LEAD_NS: i64 = 50 * NS_PER_MS;
@@ -45,6 +48,9 @@ pub(super) const WALL_CLOCK: &str = "wall";
 
 /// What was asked for.
 pub(super) const SPEC_FILE: &str = "load.json";
+
+/// The figures.
+const SUMMARY_FILE: &str = "summary.json";
 
 /// Where the records go.
 enum Results {
@@ -72,6 +78,9 @@ impl Results {
 
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Outcome {
+    if let Some(unix_ns) = args.start_at {
+        lies_ahead(unix_ns, unix_ns - blackstart_clock::unix_ns())?;
+    }
     let api_key = args.api_key()?;
     let reporter = Reporter::new();
     let prompts = args.prompts()?;
@@ -82,10 +91,6 @@ pub fn run(args: LoadArgs) -> Outcome {
     let results = results(args.out.as_deref())?;
     let dir = results.path();
     write_json_atomic(&dir.join(SPEC_FILE), &spec).map_err(Failure::internal)?;
-    reporter.say(show::plan(&spec));
-    if spec.tls.as_ref().is_some_and(|tls| tls.insecure) {
-        reporter.say(show::INSECURE);
-    }
     let interrupt = Interrupt::watch()?;
     let asked = Asked {
         spec: &spec,
@@ -132,27 +137,88 @@ pub fn is_load(dir: &Path) -> bool {
 /// When the folder cannot be read.
 pub fn analyze(dir: &Path) -> Outcome {
     let spec = read_spec(dir)?;
+    let reporter = Reporter::new();
     let files = RunFiles::new(dir);
-    let events = read_events(&files.events())
-        .map_err(Failure::records)?
-        .events;
+    let log = read_events(&files.events()).map_err(Failure::records)?;
     let killed = files.journal().exists();
-    let found = if killed {
-        killed::seal(&spec, dir, &events)?
-    } else {
-        Vec::new()
-    };
+    if killed {
+        say_unlocked(&files, &reporter);
+        killed::seal(&spec, dir, &log)?;
+    }
+    let events = log.events;
     let partial = killed || was_cut_off(&events);
     let kept = Some(dir.display().to_string());
     let summary = sum_up(&spec, dir, partial, kept)?;
-    let reporter = Reporter::new();
     tell(&summary, &reporter);
-    found.into_iter().for_each(|line| reporter.say(line));
     if killed::leaves_open(&spec, &events) {
         reporter.say(show::UNKNOWN);
     }
     out!("{}", dir.display());
     Ok(if partial { Exit::Invalid } else { Exit::Valid })
+}
+
+/// `verify` of a load's folder: its figures once more from the records, and its schedule from them.
+/// Writes nothing.
+///
+/// # Errors
+/// When the folder cannot be read, or its records are not sealed.
+pub fn verify(dir: &Path, json: bool) -> Outcome {
+    let spec = read_spec(dir)?;
+    let files = RunFiles::new(dir);
+    let unsealed = |what: &str, help: String| {
+        let what = format!("{}: {what}", dir.display());
+        Err(Failure::message(Exit::Configuration, what).help(help))
+    };
+    if journal_in_use(&files.journal()).map_err(Failure::records)? {
+        return unsealed("the load is still running", "stop it or wait".to_owned());
+    }
+    if files.journal().exists() {
+        return unsealed(
+            "its instrument was killed, and nothing is summed up yet",
+            format!("run `blackstart analyze {}` first", dir.display()),
+        );
+    }
+    let events = read_events(&files.events())
+        .map_err(Failure::records)?
+        .events;
+    let mut checks = Checks::default();
+    if let Some(expected) = &spec.schedule_sha256
+        && spec.share == Share::WHOLE
+        && !killed::leaves_open(&spec, &events)
+    {
+        let mut times = Vec::new();
+        for_each_request(&files.requests(), |r| times.push((r.index, r.intended_ns)))
+            .map_err(Failure::records)?;
+        times.sort_unstable();
+        let found = Schedule {
+            intended_ns: times.into_iter().map(|(_, at_ns)| at_ns).collect(),
+        };
+        checks.check(
+            "schedule_sha256",
+            expected,
+            found.sha256(),
+            "requests.parquet",
+        );
+    }
+    // Where the folder stood when it was written is no figure of it.
+    let published: Option<LoadReport> = read_json(&dir.join(SUMMARY_FILE)).ok();
+    let out = published.and_then(|summary| summary.out);
+    let summary = summarise(&spec, dir, was_cut_off(&events), out)?;
+    checks.file("summary", &summary, dir, SUMMARY_FILE)?;
+    let reporter = Reporter::new();
+    if let Some(killed) = &summary.figures.killed {
+        show::killed(killed)
+            .into_iter()
+            .for_each(|line| reporter.say(line));
+    }
+    print_checks(checks, json, dir)
+}
+
+/// Says that nothing keeps others away from the records, where that is so.
+fn say_unlocked(files: &RunFiles, reporter: &Reporter) {
+    if let Some(why) = unlocked_because(&files.journal()) {
+        reporter.say(unlocked_warning(&files.journal(), &why));
+    }
 }
 
 /// What a load's folder says was asked for.
@@ -236,8 +302,13 @@ fn first_model(
             |key| key.with(|key| blackstart_observe::list_models(load, Some(key), tls)),
         )
         .map_err(|e| {
-            Failure::message(Exit::Target, e)
-                .help("is the server up at this address? name its model with --model to go on without asking")
+            let help = if e.tls {
+                // The text says what to do; the server is up.
+                "--model would not help: its requests are refused in the same way"
+            } else {
+                "is the server up at this address? name its model with --model to go on without asking"
+            };
+            Failure::message(Exit::Target, e).help(help)
         })?;
     let name = names
         .into_iter()
@@ -264,19 +335,38 @@ struct Asked<'a> {
     start_at: Option<i64>,
 }
 
+/// Refuses a start that is past.
+fn lies_ahead(start_unix_ns: i64, ahead_ns: i64) -> Result<(), Failure> {
+    if ahead_ns >= 0 {
+        return Ok(());
+    }
+    let what = format!(
+        "--start-at {}: that was {} ago by this machine's clock",
+        when::rfc3339(start_unix_ns),
+        when::ago(-ahead_ns)
+    );
+    Err(Failure::message(Exit::Configuration, what)
+        .help("choose an instant that leaves every machine time to start, in UTC or with an offset (+02:00)"))
+}
+
+/// Why a load was not begun: the server's address, the machine, or what was asked for.
+fn not_started(error: LoadError) -> Failure {
+    let exit = match &error {
+        LoadError::Resolve { .. } => Exit::Target,
+        LoadError::Thread { .. } | LoadError::Panicked { .. } | LoadError::Record(_) => {
+            Exit::Internal
+        }
+        _ => Exit::Configuration,
+    };
+    Failure::new(exit, error)
+}
+
 /// A clock whose zero is an instant of the wall clock.
 fn epoch_at(unix_ns: i64) -> Result<RunClock, Failure> {
     // Both clocks are read together.
     let now = RunClock::with_epoch(monotonic_ns());
     let ahead_ns = unix_ns - now.epoch_unix_ns();
-    if ahead_ns < 0 {
-        let late_s = -ahead_ns as f64 / NS_PER_S as f64;
-        return Err(Failure::message(
-            Exit::Configuration,
-            format!("--start-at has passed {late_s:.3} s ago"),
-        )
-        .help("choose an instant that leaves every machine time to start"));
-    }
+    lies_ahead(unix_ns, ahead_ns)?;
     Ok(RunClock::from_recorded(
         now.epoch_monotonic_ns() + ahead_ns,
         unix_ns,
@@ -353,8 +443,14 @@ fn drive(
         good: spec.slo,
         every_gap: spec.every_gap,
     })
-    .map_err(|e| Failure::new(Exit::Configuration, e))?;
+    .map_err(not_started)?;
     results.keep();
+    // Only now has everything been checked.
+    reporter.say(show::plan(spec));
+    if spec.tls.as_ref().is_some_and(|tls| tls.insecure) {
+        reporter.say(show::INSECURE);
+    }
+    say_unlocked(&RunFiles::new(dir), reporter);
     let whole = watch(spec, &load, &recorder, clock, reporter, interrupt);
     let ended = load.join();
     drop(canary);
@@ -399,13 +495,16 @@ fn watch(
         load.drain_events().into_iter().for_each(|e| events.send(e));
         let now = clock.now();
         let progress = load.progress();
-        let line = show::progress(&progress);
         if reporter.is_terminal() {
             let at = u64::try_from(now.max(0) / NS_PER_MS).unwrap_or_default();
-            reporter.progress(at, line);
-        } else if spoken.elapsed() >= show::PLAIN_INTERVAL {
+            reporter.progress(at, live::moving(&progress));
+        } else if spoken.elapsed() >= live::PLAIN_INTERVAL {
             spoken = Instant::now();
-            reporter.say(format!("{:>7.1} s  {line}", now as f64 / NS_PER_S as f64));
+            reporter.say(format!(
+                "{:>7.1} s  {}",
+                now as f64 / NS_PER_S as f64,
+                live::plain(&progress)
+            ));
         }
         if load.is_finished() {
             break true;
@@ -443,6 +542,18 @@ pub(super) fn sum_up(
     partial: bool,
     out: Option<String>,
 ) -> Result<LoadReport, Failure> {
+    let summary = summarise(spec, dir, partial, out)?;
+    write_json_atomic(&dir.join(SUMMARY_FILE), &summary).map_err(Failure::internal)?;
+    Ok(summary)
+}
+
+/// Figures of what is on disk.
+fn summarise(
+    spec: &LoadSpec,
+    dir: &Path,
+    partial: bool,
+    out: Option<String>,
+) -> Result<LoadReport, Failure> {
     let files = RunFiles::new(dir);
     let rate_per_s = match spec.pace {
         Pace::Open { .. } | Pace::Trace { .. } => Some(spec.load.rate_per_s),
@@ -463,7 +574,5 @@ pub(super) fn sum_up(
         figures.goodput = None;
         figures.offered_rate = None;
     }
-    let summary = LoadReport::new(figures, spec.tls.clone(), out);
-    write_json_atomic(&dir.join("summary.json"), &summary).map_err(Failure::internal)?;
-    Ok(summary)
+    Ok(LoadReport::new(figures, spec.tls.clone(), out))
 }

@@ -1,16 +1,11 @@
 //! What people read of a load.
 
-use std::time::Duration;
-
-use blackstart_analyze::{LatencyFigures, LoadFigures};
-use blackstart_load::Progress;
+use blackstart_analyze::{KilledFigures, LatencyFigures, LoadFigures};
 use blackstart_plan::{Conversations, LoadSpec, Pace, ThinkTime};
 
 use super::bars;
 use crate::reporter::Canvas;
-
-/// How often a plain line is written.
-pub(super) const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+use crate::when::seconds;
 
 /// Said before and after a load that verified nothing.
 pub(super) const INSECURE: &str = "INSECURE   the server's certificate is not verified (--insecure): prompts and key go to whoever \
@@ -22,7 +17,6 @@ pub(super) const UNKNOWN: &str = "UNKNOWN    what was under way when the instrum
 
 /// What is about to happen.
 pub(super) fn plan(spec: &LoadSpec) -> String {
-    let seconds = spec.pace.length_ns() as f64 / 1e9;
     let pace = match &spec.pace {
         Pace::Open {
             profile,
@@ -57,7 +51,8 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
     };
     let turns = spec.conversations.map_or_else(String::new, turns);
     format!(
-        "load       {pace}{turns} for {seconds} s to {}{}, model {}, seed {}",
+        "load       {pace}{turns} for {} to {}{}, model {}, seed {}",
+        seconds(spec.pace.length_ns()),
         spec.load.base_url,
         spec.load.endpoint.path(),
         spec.load.model,
@@ -66,38 +61,16 @@ pub(super) fn plan(spec: &LoadSpec) -> String {
 }
 
 fn turns(conversations: Conversations) -> String {
-    let seconds = |ns: i64| ns as f64 / 1e9;
     let think = match conversations.think_time {
         None => String::new(),
-        Some(ThinkTime::Constant { ns }) => format!(", think time {} s", seconds(ns)),
+        Some(ThinkTime::Constant { ns }) => format!(", think time {}", seconds(ns)),
         Some(ThinkTime::Exponential { mean_ns }) => {
-            format!(", think time exponential of mean {} s", seconds(mean_ns))
+            format!(", think time exponential of mean {}", seconds(mean_ns))
         }
     };
     format!(
         ", conversations of up to {} turns{think},",
         conversations.turns
-    )
-}
-
-/// The live line.
-pub(super) fn progress(p: &Progress) -> String {
-    let ttft = p
-        .ttft_ms_p50
-        .map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0} ms"));
-    let waiting = match p.waiting {
-        0 => String::new(),
-        n => format!(", {n} waiting"),
-    };
-    format!(
-        "offered {}/s · ended {}/s, good {} · TTFT p50 {ttft} · ok {} err {} cens {} · in flight {}{waiting}",
-        p.offered_last_second,
-        p.ended_last_second,
-        p.good_last_second,
-        p.completed,
-        p.errored,
-        p.censored,
-        p.in_flight - p.waiting
     )
 }
 
@@ -117,6 +90,9 @@ pub(super) fn figures(f: &LoadFigures, canvas: Canvas) -> Vec<String> {
             "PARTIAL    the load was ended before its time; figures are of what was sent"
                 .to_owned(),
         );
+    }
+    if let Some(left) = &f.killed {
+        lines.extend(killed(left));
     }
     lines.push(format!(
         "requests   {} in {:.1} s (offered {}): {} completed, {} errored, {} censored",
@@ -197,6 +173,26 @@ pub(super) fn figures(f: &LoadFigures, canvas: Canvas) -> Vec<String> {
         ),
         None => "canary     none ran: what the client adds is not measured".to_owned(),
     });
+    lines
+}
+
+/// What is missing of a load whose instrument was killed.
+pub(super) fn killed(k: &KilledFigures) -> Vec<String> {
+    let mut lines = Vec::new();
+    if k.damaged {
+        lines.push(format!(
+            "DAMAGED    the journal is damaged behind {} records: {} bytes of it were not read, and what they \
+             held counts as not recorded",
+            k.records, k.unread_bytes
+        ));
+    }
+    if let Some(filled_in) = k.filled_in {
+        lines.push(format!(
+            "KILLED     the instrument died: {filled_in} requests had no record; {} of them were due by {:.3} s, \
+             the last stamp, and count as censored there",
+            k.due, k.last_stamp_s
+        ));
+    }
     lines
 }
 
