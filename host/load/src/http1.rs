@@ -6,7 +6,7 @@
 //! Strict where laxness would hide a broken server: a chunk's size, its line ends and its length must
 //! be right, and so must the lengths of a head.
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 /// Largest head, and most bytes of trailers and chunk extensions, that is accepted.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -92,6 +92,19 @@ pub enum Part<'p, 'h, 'b> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not HTTP/1.1: {0}")]
 pub struct Malformed(&'static str);
+
+const NOT_HTTP: Malformed = Malformed("another version, or not HTTP at all");
+
+/// Whether these first bytes may become a head. A server that speaks something else may wait for an
+/// answer and never end its line.
+fn may_begin_a_head(bytes: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"HTTP/1.";
+    let blank = bytes.iter().take_while(|b| b"\r\n".contains(b)).count();
+    BEGINNING
+        .iter()
+        .zip(&bytes[blank..])
+        .all(|(wanted, byte)| wanted == byte)
+}
 
 /// How the end of a body is known.
 #[derive(Debug)]
@@ -227,7 +240,10 @@ impl ResponseReader {
             gathered.extend_from_slice(bytes);
             // Without a line's end there is nothing new to see: a head that comes byte by byte must
             // not be parsed as often.
-            if memchr(b'\n', bytes).is_none() && gathered.len() <= MAX_HEAD_BYTES {
+            if memchr(b'\n', bytes).is_none()
+                && gathered.len() <= MAX_HEAD_BYTES
+                && may_begin_a_head(&gathered)
+            {
                 self.head = gathered;
                 return Ok(None);
             }
@@ -235,17 +251,23 @@ impl ResponseReader {
         };
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(all).map_err(|e| {
+        if !may_begin_a_head(all) {
+            return Err(NOT_HTTP);
+        }
+        // Whole lines only: what is wrong with one is found when it is whole, in whatever portions it comes.
+        let lines = memrchr(b'\n', all).map_or(0, |end| end + 1);
+        let parsed = response.parse(&all[..lines]).map_err(|e| {
             Malformed(match e {
                 httparse::Error::TooManyHeaders => "too many headers",
-                httparse::Error::Version => "another version, or not HTTP at all",
+                httparse::Error::Version => return NOT_HTTP,
                 httparse::Error::Status => "no status line",
                 _ => "a broken head",
             })
         })?;
+        let too_long = Err(Malformed("a head of more than 64 KiB"));
         let httparse::Status::Complete(length) = parsed else {
             if all.len() > MAX_HEAD_BYTES {
-                return Err(Malformed("a head of more than 64 KiB"));
+                return too_long;
             }
             if before == 0 {
                 gathered.extend_from_slice(bytes);
@@ -253,6 +275,9 @@ impl ResponseReader {
             self.head = gathered;
             return Ok(None);
         };
+        if length > MAX_HEAD_BYTES {
+            return too_long;
+        }
         let status = response.code.unwrap_or_default();
         let head = Head {
             status,
@@ -594,6 +619,16 @@ mod tests {
             cuts.sort_unstable();
             let portions: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
             prop_assert_eq!(&read(&portions), &whole);
+        }
+
+        /// Also where they are no proper response.
+        #[test]
+        fn portions_of_a_broken_head_change_nothing(
+            lines in prop::collection::vec("(HTTP/1.1 200 OK|HTTP/1.1 2x0|x: \\x00|x: y|content-length: 2|x y|)(\r\n|\n|)", 1..6),
+        ) {
+            let bytes = lines.concat().into_bytes();
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(read(&single), read(&[&bytes]));
         }
 
         #[test]

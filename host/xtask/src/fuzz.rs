@@ -22,7 +22,10 @@ const INPUT_LIMIT_S: u32 = 20;
 const TARGETS: [(&str, &[&str]); 9] = [
     (
         "response",
-        &["host/load/tests/fixtures/vllm-http", "host/observe/tests/fixtures"],
+        &[
+            "host/load/tests/fixtures/vllm-http",
+            "host/observe/tests/fixtures",
+        ],
     ),
     ("events", &["host/load/tests/fixtures/sse"]),
     ("data_set", &[]),
