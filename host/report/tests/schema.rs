@@ -75,7 +75,8 @@ fn cell(schema: &Value) -> String {
 /// What a value may be, for people.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str() {
-        return format!("`{}`", name.trim_start_matches("#/$defs/"));
+        let name = name.trim_start_matches("#/$defs/");
+        return format!("[`{name}`](#{})", name.to_lowercase());
     }
     for key in ["anyOf", "oneOf", "allOf"] {
         if let Some(all) = schema[key].as_array() {
