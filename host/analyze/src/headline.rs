@@ -126,14 +126,12 @@ impl Headline {
             )),
             (_, note) => note.clone(),
         };
-        let at_least = |d: &Detection| {
-            censored_until(d, recovery)
-                .map(|until| seconds(until - fire.anchor_ns))
-                .filter(|s| *s > 0.0)
-        };
-        self.ttr_censored_at_s = at_least(pre);
+        self.ttr_censored_at_s = censored_at_s(pre, recovery, fire);
         let equilibrium = &recovery.equilibrium;
-        self.ttr_equilibrium_censored_at_s = equilibrium.detection.as_ref().and_then(at_least);
+        self.ttr_equilibrium_censored_at_s = equilibrium
+            .detection
+            .as_ref()
+            .and_then(|d| censored_at_s(d, recovery, fire));
         self.ttr_equilibrium_s = equilibrium.detection.as_ref().and_then(|d| d.ttr_s);
         self.ttr_equilibrium_uncertainty_s = self.ttr_equilibrium_s.map(|_| uncertainty_s);
         self.equilibrium_note = equilibrium
@@ -187,6 +185,13 @@ pub(crate) fn censored_until(detection: &Detection, recovery: &Recovery) -> Opti
         RecoveryStatus::Unconfirmed => detection.candidate_ns,
         _ => None,
     }
+}
+
+/// The same from the anchor, in seconds; a watch that ended before it bounds nothing.
+fn censored_at_s(detection: &Detection, recovery: &Recovery, fire: &Fire) -> Option<f64> {
+    censored_until(detection, recovery)
+        .map(|until| seconds(until - fire.anchor_ns))
+        .filter(|s| *s > 0.0)
 }
 
 fn absence(segment: &Segment) -> Option<String> {

@@ -116,8 +116,16 @@ fn table(out: &mut String, schema: &Value) {
     if let Some(all) = schema["oneOf"].as_array() {
         out.push_str("\n| value | meaning |\n| --- | --- |\n");
         for value in all {
-            let name = value["const"].as_str().unwrap_or("(an object)");
-            out.push_str(&format!("| `{name}` | {} |\n", cell(value)));
+            // A value with figures of its own is an object that says which one it is.
+            let inner = value["properties"].as_object().into_iter().flatten();
+            let tag = inner.filter_map(|(_, p)| p["const"].as_str()).next();
+            let name = value["const"].as_str().or(tag).unwrap_or("(an object)");
+            let own = value["properties"].as_object().into_iter().flatten();
+            let own: String = own
+                .filter(|(_, p)| p["const"].is_null())
+                .map(|(key, p)| format!(" `{key}` ({}): {}", kind(p), cell(p)))
+                .collect();
+            out.push_str(&format!("| `{name}` | {}{own} |\n", cell(value)));
         }
     }
 }
