@@ -178,7 +178,13 @@ pub(crate) const DEFINITIONS: [Definition; 7] = [
         unit: "s",
         kind: EndpointKind::Secondary,
         heavy_tailed: true,
-        pick: |r| Contribution::of(r.ttr_equilibrium_s, None, &r.equilibrium_note),
+        pick: |r| {
+            Contribution::of(
+                r.ttr_equilibrium_s,
+                r.ttr_equilibrium_censored_at_s,
+                &r.equilibrium_note,
+            )
+        },
         uncertainty: |r| r.ttr_equilibrium_uncertainty_s,
     },
     Definition {
@@ -463,6 +469,11 @@ fn caveats(plan: &Plan, runs: &[RunAnalysis], valid_runs: u64, fingerprints: usi
     for run in runs.iter().filter(|r| r.negative_control) {
         let said = run.ttr_pre_fault_note.as_deref().unwrap_or("not estimable");
         all.push(format!("negative control, run {}: {said}", run.run));
+    }
+    for run in runs {
+        if let Some(said) = &run.recovery_cross_check {
+            all.push(format!("run {}: recovery_cross_check: {said}", run.run));
+        }
     }
     all
 }

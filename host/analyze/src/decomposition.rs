@@ -8,6 +8,7 @@ use blackstart_record::{LogCoverage, RunRecords, StampSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::headline::censored_until;
 use crate::input::TIME_LIMIT_NS;
 use crate::readiness::Readiness;
 use crate::time::{rfc3339, seconds};
@@ -54,6 +55,9 @@ pub struct Segment {
     /// boundary may have come earlier, by up to the gap to the last probe that failed; the
     /// detector's by up to one bucket.
     pub uncertainty_s: Option<f64>,
+    /// Where the end had not come when the watch for it ended: how long was watched, from the start.
+    /// The length is at least this.
+    pub censored_at_s: Option<f64>,
     /// Why it is not measured, or a remark.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
@@ -455,7 +459,7 @@ fn rows(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Vec<Segment> {
         Err(note) => (Err(note.clone()), Err(note)),
     };
     let fire = || at.fire.clone();
-    vec![
+    let mut rows = vec![
         builder.unmeasured(
             "reschedule",
             SegmentSource::Api,
@@ -528,7 +532,48 @@ fn rows(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Vec<Segment> {
             at.goodput_restored.clone(),
             Some("from the client stream per the detector"),
         ),
-    ]
+    ];
+    censor(input, at, &mut rows);
+    rows
+}
+
+/// Says of the ends that had not come how long they were watched for. An end in the log is not
+/// among them: a line that lacks may be one that no matcher knows.
+fn censor(input: &DecompositionInput<'_>, at: &Instants<'_>, rows: &mut [Segment]) {
+    let recovery = input.recovery;
+    // A main process that ended and was not started again: its start lies beyond the run.
+    let ended = at.process_exited.is_ok();
+    let watched = [
+        (
+            "container_start",
+            &at.fire,
+            ended.then_some(recovery.watched_until_ns),
+        ),
+        ("replica_ready", &at.fire, input.direct.watched_until_ns),
+        ("traffic_restored", &at.fire, input.service.watched_until_ns),
+        (
+            "routing_propagation",
+            &at.replica_ready,
+            input.service.watched_until_ns,
+        ),
+        (
+            "goodput_restored",
+            &at.fire,
+            censored_until(&recovery.pre_fault, recovery),
+        ),
+    ];
+    let service = at.traffic_restored.as_ref().err().map(String::as_str) != Some(NO_SERVICE);
+    for (name, start, until) in watched {
+        let to_service = matches!(name, "traffic_restored" | "routing_propagation");
+        let open = |s: &&mut Segment| s.name == name && s.applicable && !s.measured;
+        if let (Ok(start), Some(until_ns)) = (start, until)
+            && until_ns > start.at_ns
+            && (service || !to_service)
+            && let Some(row) = rows.iter_mut().find(open)
+        {
+            row.censored_at_s = Some(seconds(until_ns - start.at_ns));
+        }
+    }
 }
 
 /// The download's span: its line names the seconds that it took, and is printed at its end.
@@ -582,6 +627,7 @@ impl Rows<'_> {
             end_ns: None,
             duration_s: None,
             uncertainty_s: None,
+            censored_at_s: None,
             note: None,
         };
         let excluded = self
@@ -597,10 +643,17 @@ impl Rows<'_> {
         }
         match (start, end) {
             (Ok(start), Ok(end)) if end.at_ns < start.at_ns && name != "routing_propagation" => {
-                segment.note = Some(format!(
-                    "not claimed: its end lies {:.6} s before its start",
-                    seconds(start.at_ns - end.at_ns)
-                ));
+                let before = start.at_ns - end.at_ns;
+                let uncertainty = start.uncertainty_ns + end.uncertainty_ns;
+                let said = format!("its end lies {:.6} s before its start", seconds(before));
+                segment.note = Some(if before <= uncertainty {
+                    format!(
+                        "{UNRESOLVED} ({said}, known to ±{:.6} s)",
+                        seconds(uncertainty)
+                    )
+                } else {
+                    format!("not claimed: {said}")
+                });
             }
             (Ok(start), Ok(end)) => {
                 let length = end.at_ns - start.at_ns;

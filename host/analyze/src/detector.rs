@@ -94,7 +94,7 @@ fn prefix_sums(buckets: &[BucketCounts]) -> Vec<BucketCounts> {
 
 /// `window.good / window.scheduled ≥ percent % of baseline.good / baseline.scheduled`, in whole
 /// numbers. A window without requests holds nothing.
-fn at_least(window: BucketCounts, percent: u32, baseline: BucketCounts) -> bool {
+pub(crate) fn at_least(window: BucketCounts, percent: u32, baseline: BucketCounts) -> bool {
     window.scheduled > 0
         && u128::from(window.good) * u128::from(baseline.scheduled) * 100
             >= u128::from(window.scheduled) * u128::from(baseline.good) * u128::from(percent)

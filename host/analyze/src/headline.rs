@@ -7,7 +7,7 @@ use crate::distribution::Collector;
 use crate::readiness::Readiness;
 use crate::share::served_by;
 use crate::time::seconds;
-use crate::{Decomposition, Fire, Recovery, RecoveryStatus, ReplicaLives, Segment, Span};
+use crate::{Decomposition, Detection, Fire, Recovery, RecoveryStatus, Segment, Span};
 
 /// Figures that the campaign summarises.
 #[derive(Debug, Default)]
@@ -27,6 +27,7 @@ pub(crate) struct Headline {
     pub(crate) goodput_lead_note: Option<String>,
     pub(crate) ttr_equilibrium_s: Option<f64>,
     pub(crate) ttr_equilibrium_uncertainty_s: Option<f64>,
+    pub(crate) ttr_equilibrium_censored_at_s: Option<f64>,
     pub(crate) equilibrium_note: Option<String>,
     pub(crate) deficit: Option<f64>,
     pub(crate) deficit_note: Option<String>,
@@ -42,46 +43,29 @@ impl Headline {
         recovery: &Recovery,
         decomposition: &Decomposition,
         direct: &Readiness,
-        replicas: &[ReplicaLives],
         requests: &[RequestRecord],
     ) -> Self {
         let mut all = Self::default();
-        all.fill_segments(fire, recovery, decomposition, direct, replicas);
+        all.fill_segments(decomposition);
         all.fill_recovery(fire, recovery);
         all.fill_lead(plan, fire, recovery, direct);
         all.fill_survivors(plan, requests);
         all
     }
 
-    fn fill_segments(
-        &mut self,
-        fire: &Fire,
-        recovery: &Recovery,
-        decomposition: &Decomposition,
-        direct: &Readiness,
-        replicas: &[ReplicaLives],
-    ) {
+    fn fill_segments(&mut self, decomposition: &Decomposition) {
         let segment = |name: &str| decomposition.segments.iter().find(|s| s.name == name);
-        let watched = |until: i64| fire.actual_ns.map(|f| seconds(until - f));
         if let Some(ready) = segment("replica_ready") {
             self.outage_s = ready.duration_s;
             self.outage_uncertainty_s = ready.uncertainty_s;
             self.outage_note = absence(ready);
-        }
-        if self.outage_s.is_none() {
-            self.outage_censored_at_s = direct.watched_until_ns.and_then(watched);
+            self.outage_censored_at_s = ready.censored_at_s;
         }
         if let Some(start) = segment("container_start") {
             self.container_start_s = start.duration_s;
             self.container_start_uncertainty_s = start.uncertainty_s;
             self.container_start_note = absence(start);
-            // A main process that ended and was not started again: its start lies beyond the run.
-            let ended = replicas
-                .iter()
-                .any(|r| r.exits.iter().any(|e| e.after_fire && e.role == "victim"));
-            if !start.measured && start.applicable && ended {
-                self.container_start_censored_at_s = watched(recovery.watched_until_ns);
-            }
+            self.container_start_censored_at_s = start.censored_at_s;
         }
     }
 
@@ -142,14 +126,12 @@ impl Headline {
             )),
             (_, note) => note.clone(),
         };
-        self.ttr_censored_at_s = match pre.status {
-            RecoveryStatus::NotRecovered => {
-                Some(seconds(recovery.watched_until_ns - fire.anchor_ns)).filter(|s| *s > 0.0)
-            }
-            RecoveryStatus::Unconfirmed => pre.candidate_ns.map(|c| seconds(c - fire.anchor_ns)),
-            _ => None,
-        };
+        self.ttr_censored_at_s = censored_at_s(pre, recovery, fire);
         let equilibrium = &recovery.equilibrium;
+        self.ttr_equilibrium_censored_at_s = equilibrium
+            .detection
+            .as_ref()
+            .and_then(|d| censored_at_s(d, recovery, fire));
         self.ttr_equilibrium_s = equilibrium.detection.as_ref().and_then(|d| d.ttr_s);
         self.ttr_equilibrium_uncertainty_s = self.ttr_equilibrium_s.map(|_| uncertainty_s);
         self.equilibrium_note = equilibrium
@@ -194,6 +176,22 @@ impl Headline {
             );
         }
     }
+}
+
+/// Up to when service was seen not to be back, where the detector found no entry.
+pub(crate) fn censored_until(detection: &Detection, recovery: &Recovery) -> Option<i64> {
+    match detection.status {
+        RecoveryStatus::NotRecovered => Some(recovery.watched_until_ns),
+        RecoveryStatus::Unconfirmed => detection.candidate_ns,
+        _ => None,
+    }
+}
+
+/// The same from the anchor, in seconds; a watch that ended before it bounds nothing.
+fn censored_at_s(detection: &Detection, recovery: &Recovery, fire: &Fire) -> Option<f64> {
+    censored_until(detection, recovery)
+        .map(|until| seconds(until - fire.anchor_ns))
+        .filter(|s| *s > 0.0)
 }
 
 fn absence(segment: &Segment) -> Option<String> {

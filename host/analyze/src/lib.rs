@@ -17,6 +17,7 @@ mod client;
 mod comparable;
 mod compare;
 mod control;
+mod cross_check;
 mod decomposition;
 mod detector;
 mod distribution;
@@ -65,6 +66,7 @@ pub use compare::{
     ComparedSide, ComparedValue, EndpointSide, Interval, LEVEL, Noise, Pairing, PairingUsed,
     Verdict, compare,
 };
+pub use cross_check::{CrossCheck, Level, MAX_CROSS_CHECK_BUCKETS, change_points};
 pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};
 pub use detector::{BucketCounts, Detection, RecoveryStatus, detect};
 pub use distribution::Distribution;

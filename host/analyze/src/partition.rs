@@ -34,6 +34,14 @@ pub struct Phase {
     pub note: Option<String>,
 }
 
+impl Phase {
+    /// Whether its length is larger than its uncertainty; if not, the order of its boundaries is not
+    /// resolved.
+    pub fn resolved(&self) -> bool {
+        self.duration_s > self.uncertainty_s
+    }
+}
+
 /// The whole timeline. The phases touch each other; their lengths add up to `total_s`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Partition {
@@ -301,17 +309,20 @@ fn phase(
         .collect();
     let explained = to > from && missing.is_empty();
     let length_ns = end.at_ns - start.at_ns;
-    let note = if to < from {
+    let unresolved = (length_ns <= start.uncertainty_ns + end.uncertainty_ns).then_some(UNRESOLVED);
+    let said = if to < from {
         Some(format!(
             "{} came after {}: not the usual order",
             steps[to].name, steps[from].name
         ))
     } else if !missing.is_empty() {
         Some(format!("no boundary for {}", missing.join(", ")))
-    } else if length_ns <= start.uncertainty_ns + end.uncertainty_ns {
-        Some(UNRESOLVED.to_owned())
     } else {
         None
+    };
+    let note = match (said, unresolved) {
+        (Some(said), Some(unresolved)) => Some(format!("{said}; {unresolved}")),
+        (said, unresolved) => said.or(unresolved.map(str::to_owned)),
     };
     Phase {
         name: if explained {

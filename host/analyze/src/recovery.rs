@@ -5,11 +5,12 @@ use blackstart_record::{CensorKind, Outcome, RequestRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cross_check::{self, CrossCheckInput};
 use crate::detector::buckets;
 use crate::slo::{holds_e2e, holds_ttft, is_good};
 use crate::time::{NS_PER_MS, seconds};
 use crate::watch::Watch;
-use crate::{BucketCounts, Detection, RecoveryStatus, Span, detect};
+use crate::{BucketCounts, CrossCheck, Detection, RecoveryStatus, Span, detect};
 
 /// One cell of the sensitivity table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,6 +80,8 @@ pub struct Recovery {
     pub watched_until_ns: i64,
     /// Against the baseline before the fault, by the plan's rule.
     pub pre_fault: Detection,
+    /// What change-points say of the same counts. It gives no figure, only a flag.
+    pub cross_check: CrossCheck,
     /// Against the degraded plateau.
     pub equilibrium: Equilibrium,
     /// The pre-fault detector over the grid.
@@ -221,10 +224,20 @@ pub(crate) fn analyze(input: &RecoveryInput<'_>) -> Recovery {
     ];
     let equilibrium = equilibrium(input, &series, &pre_fault);
     let deficit = deficit(input, &series, &pre_fault);
+    let cross_check = cross_check::analyze(&CrossCheckInput {
+        series: &series,
+        rule: &method.recovery,
+        from_ns: input.plan.phases.baseline_start_ns(),
+        anchor_ns: input.anchor_ns,
+        timeout_ns: input.timeout_ns(),
+        baseline,
+        detected: &pre_fault,
+    });
     Recovery {
         resolution_s: seconds(method.recovery.bucket_ns),
         watched_until_ns: input.timeout_ns(),
         pre_fault,
+        cross_check,
         equilibrium,
         sensitivity,
         components,

@@ -15,9 +15,9 @@ use crate::recovery::RecoveryInput;
 use crate::slo::Latencies;
 use crate::time::seconds;
 use crate::{
-    AnalyzeError, Span, WindowName, client, control, decomposition, effects, fingerprint, fire,
-    inflight, input, losses, receive_path, recovery, replicas, share, timeline, waiting, watch,
-    windows,
+    AnalyzeError, Span, WindowName, client, control, cross_check, decomposition, effects,
+    fingerprint, fire, inflight, input, losses, receive_path, recovery, replicas, share, timeline,
+    waiting, watch, windows,
 };
 use crate::{
     ClientAnalysis, Decomposition, FaultProof, FingerprintAnalysis, Fire, InFlight, InFlightCounts,
@@ -93,10 +93,16 @@ pub struct RunAnalysis {
     pub ttr_censored_at_s: Option<f64>,
     /// Why goodput counts as back before the replica was ready, where it does.
     pub goodput_lead_note: Option<String>,
+    /// `recovery_cross_check`: that the change-points disagree with the detector, with both times and
+    /// the reason; `None` = they agree, or one of them cannot tell ([`Recovery::cross_check`]).
+    pub recovery_cross_check: Option<String>,
     /// Recovery entry minus anchor, against the degraded plateau.
     pub ttr_equilibrium_s: Option<f64>,
     /// The true time lies within ± this of it.
     pub ttr_equilibrium_uncertainty_s: Option<f64>,
+    /// Where service did not recover to that level: the time up to which it was watched, from the
+    /// anchor.
+    pub ttr_equilibrium_censored_at_s: Option<f64>,
     /// Why it is absent.
     pub equilibrium_note: Option<String>,
     /// Lost over all requests in flight at the fire.
@@ -235,15 +241,7 @@ pub fn analyze_run(
         receive_path.insert(name.name().to_owned(), path);
         all_windows.push(window);
     }
-    let headline = Headline::of(
-        plan,
-        &fire,
-        &recovery,
-        &decomposition,
-        &direct,
-        &replicas,
-        requests,
-    );
+    let headline = Headline::of(plan, &fire, &recovery, &decomposition, &direct, requests);
     let in_flight = fire
         .actual_ns
         .zip(fire.indeterminate_zone_ns)
@@ -301,8 +299,10 @@ pub fn analyze_run(
         ttr_pre_fault_note: headline.ttr_pre_fault_note,
         ttr_censored_at_s: headline.ttr_censored_at_s,
         goodput_lead_note: headline.goodput_lead_note,
+        recovery_cross_check: cross_check::flag(&recovery.cross_check),
         ttr_equilibrium_uncertainty_s: headline.ttr_equilibrium_uncertainty_s,
         ttr_equilibrium_s: headline.ttr_equilibrium_s,
+        ttr_equilibrium_censored_at_s: headline.ttr_equilibrium_censored_at_s,
         equilibrium_note: headline.equilibrium_note,
         in_flight_loss_fraction: in_flight.as_ref().and_then(|f| f.loss_fraction),
         in_flight_loss_note: match &in_flight {

@@ -7,7 +7,8 @@ use crate::{Endpoint, EndpointKind, RunAnalysis, RunVerdict};
 pub(crate) fn over_runs(runs: &[(&RunAnalysis, &RunVerdict)], planned_df: u64) -> Vec<Endpoint> {
     let mut names = Vec::<(String, bool)>::new();
     for (run, _) in runs.iter().filter(|(_, v)| v.validity.valid) {
-        let measured = run.decomposition.segments.iter().filter(|s| s.measured);
+        let all = run.decomposition.segments.iter();
+        let measured = all.filter(|s| s.measured || s.censored_at_s.is_some());
         let phases = run.decomposition.partition.iter().flat_map(|p| &p.phases);
         let all = measured
             .map(|s| (s.name.clone(), false))
@@ -59,10 +60,10 @@ fn nothing() -> (Contribution, Option<f64>) {
 fn segment_s(run: &RunAnalysis, name: &str) -> (Contribution, Option<f64>) {
     let mut all = run.decomposition.segments.iter();
     match all.find(|s| s.name == name) {
-        Some(s) => match s.duration_s {
-            Some(length) => (Contribution::Value(length), s.uncertainty_s),
-            None => nothing(),
-        },
+        Some(s) => (
+            Contribution::of(s.duration_s, s.censored_at_s, &s.note),
+            s.uncertainty_s,
+        ),
         None => nothing(),
     }
 }

@@ -392,3 +392,138 @@ fn analyses_survive_their_json_and_damaged_times_are_refused() {
         .to_string();
     assert!(error.contains("request 3: ended_ns"), "{error}");
 }
+
+/// Service that flaps to the end reaches neither level: both times are right-censored.
+#[test]
+fn a_plateau_that_is_never_held_is_censored_too() {
+    let mut plan = plan();
+    let mut second = plan.target.replicas[0].clone();
+    second.id = "r1".into();
+    plan.target.replicas.push(second);
+    let mut records = records();
+    for r in records
+        .requests
+        .iter_mut()
+        .filter(|r| r.intended_ns >= FIRE_NS)
+    {
+        *r = request(r.index, r.intended_ns);
+        if (r.intended_ns - FIRE_NS) / (6 * S) % 2 == 0 {
+            r.outcome = Outcome::Errored;
+            r.error_class = Some(ErrorClass::Reset);
+        }
+    }
+    let a = analysed(&plan, &records);
+    let against = a.recovery.equilibrium.detection.as_ref().unwrap();
+    assert_eq!(against.status, RecoveryStatus::NotRecovered);
+    assert_eq!((a.ttr_pre_fault_s, a.ttr_equilibrium_s), (None, None));
+    assert_eq!(a.ttr_censored_at_s, Some(50.0));
+    assert_eq!(a.ttr_equilibrium_censored_at_s, Some(50.0));
+    let goodput = a.decomposition.segments.last().unwrap();
+    assert_eq!(goodput.name, "goodput_restored");
+    assert_eq!(
+        (goodput.measured, goodput.censored_at_s),
+        (false, Some(50.0))
+    );
+
+    // Beside runs that came back it counts as at least, in endpoints and segments alike.
+    let mut back = a.clone();
+    back.ttr_equilibrium_s = Some(12.0);
+    back.ttr_equilibrium_censored_at_s = None;
+    let campaign = analyze_campaign(&plan, &[a, back], &BTreeMap::new());
+    let valid = campaign.runs.iter().filter(|r| r.validity.valid).count();
+    let e = campaign
+        .endpoints
+        .iter()
+        .find(|e| e.name == "ttr_equilibrium_s")
+        .unwrap();
+    if valid == 2 {
+        assert_eq!((e.contributing_n, e.censored.len()), (2, 1));
+        assert_eq!((e.summary.mean, e.km_median), (None, Some(12.0)));
+    } else {
+        panic!("{:?}", campaign.runs);
+    }
+}
+
+/// Stamps of a second cannot order what happens within one: it is said, and no order is claimed.
+#[test]
+fn an_order_within_the_stamps_resolution_is_not_resolved() {
+    let mut records = records();
+    for b in &mut records.boundaries[0].boundaries {
+        b.resolution_ns = Some(S);
+        if b.life == 2 && b.key == "weights_loaded" {
+            // 10 ms before `model_load_start`.
+            b.at_unix_ns = Some(EPOCH_UNIX_NS + FIRE_NS + 3_490 * MS);
+        }
+    }
+    let a = analysed(&plan(), &records);
+    let segment = |name: &str| {
+        let mut all = a.decomposition.segments.iter();
+        all.find(|s| s.name == name).unwrap()
+    };
+    let load = segment("weight_load");
+    assert_eq!((load.measured, load.duration_s), (false, None));
+    let note = load.note.as_deref().unwrap();
+    assert!(note.starts_with("order not resolved"), "{note}");
+    assert!(note.contains("0.010000 s before"), "{note}");
+    let compile = segment("torch_compile");
+    assert_eq!(
+        (compile.duration_s, compile.uncertainty_s),
+        (Some(1.0), Some(2.0))
+    );
+    assert!(
+        compile
+            .note
+            .as_deref()
+            .unwrap()
+            .starts_with("order not resolved")
+    );
+    let partition = a.decomposition.partition.as_ref().unwrap();
+    let swapped = partition
+        .phases
+        .iter()
+        .find(|p| p.to == "model_load_start")
+        .unwrap();
+    assert!(!swapped.explained && !swapped.resolved());
+    let note = swapped.note.as_deref().unwrap();
+    assert!(
+        note.contains("not the usual order; order not resolved"),
+        "{note}"
+    );
+}
+
+/// The cross-check is beside the figure, in the run and in the campaign, and does not touch it.
+#[test]
+fn a_cross_check_that_disagrees_is_a_flag() {
+    let a = analysed(&plan(), &records());
+    let check = &a.recovery.cross_check;
+    assert_eq!(
+        (check.agrees, check.status),
+        (Some(true), RecoveryStatus::Recovered)
+    );
+    assert_eq!(check.back_s, Some(13.0));
+    assert_eq!(a.recovery_cross_check, None);
+
+    let mut again = records();
+    for r in &mut again.requests {
+        if (75 * S..85 * S).contains(&r.intended_ns) {
+            r.outcome = Outcome::Errored;
+            r.error_class = Some(ErrorClass::Reset);
+        }
+    }
+    let b = analysed(&plan(), &again);
+    assert_eq!(b.ttr_pre_fault_s, a.ttr_pre_fault_s);
+    let said = b.recovery_cross_check.clone().unwrap();
+    assert!(
+        said.contains("fell again 35.000 s after the anchor"),
+        "{said}"
+    );
+    let campaign = analyze_campaign(&plan(), &[b], &BTreeMap::new());
+    assert!(
+        campaign
+            .caveats
+            .iter()
+            .any(|c| c.contains("run 1: recovery_cross_check") && c.contains("fell again")),
+        "{:?}",
+        campaign.caveats
+    );
+}

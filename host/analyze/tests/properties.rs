@@ -6,8 +6,8 @@
 mod common;
 
 use blackstart_analyze::{
-    BucketCounts, Observation, RecoveryStatus, Terminal, aalen_johansen, analyze_run, detect,
-    kaplan_meier, summarize, tail_interval,
+    BucketCounts, Observation, RecoveryStatus, Terminal, aalen_johansen, analyze_run,
+    change_points, detect, kaplan_meier, summarize, tail_interval,
 };
 use blackstart_plan::RecoveryRule;
 use blackstart_record::{ErrorClass, Outcome};
@@ -160,5 +160,95 @@ proptest! {
             let total: i64 = p.phases.iter().map(|p| p.end_ns - p.start_ns).sum();
             prop_assert_eq!(total, p.end_ns - p.start_ns);
         }
+    }
+}
+
+/// Twice the smallest negative log-likelihood of a stretch, by its definition.
+fn likelihood_cost(counts: &[BucketCounts]) -> f64 {
+    let all: f64 = counts.iter().map(|b| b.scheduled as f64).sum();
+    let good: f64 = counts.iter().map(|b| b.good as f64).sum();
+    let part = |k: f64| if k > 0.0 { k * (k / all).ln() } else { 0.0 };
+    -2.0 * (part(good) + part(all - good))
+}
+
+/// Cost of a segmentation that starts a segment at each of `starts`.
+fn segmentation_cost(counts: &[BucketCounts], starts: &[usize], penalty: f64) -> f64 {
+    let ends = starts.iter().skip(1).copied().chain([counts.len()]);
+    let segments = starts.iter().zip(ends);
+    let sum: f64 = segments.map(|(a, b)| likelihood_cost(&counts[*a..b])).sum();
+    sum + penalty * starts.len().saturating_sub(1) as f64
+}
+
+proptest! {
+    /// Whatever the counts and the penalty, segments are in order, touch, and start where requests are.
+    #[test]
+    fn change_points_of_anything(
+        counts in prop::collection::vec((any::<u64>(), any::<u64>(), 0..4_u8), 0..120),
+        penalty in prop::num::f64::ANY,
+    ) {
+        let counts: Vec<BucketCounts> = counts
+            .into_iter()
+            .map(|(scheduled, good, kind)| match kind {
+                0 => BucketCounts::default(),
+                1 => BucketCounts { scheduled, good },
+                _ => BucketCounts { scheduled: scheduled % 30, good: good % 30 },
+            })
+            .collect();
+        let starts = change_points(&counts, penalty);
+        prop_assert_eq!(starts.is_empty(), counts.iter().all(|b| b.scheduled == 0));
+        prop_assert!(starts.first().is_none_or(|s| *s == 0));
+        prop_assert!(starts.windows(2).all(|pair| pair[0] < pair[1]));
+        prop_assert!(starts.iter().skip(1).all(|s| counts[*s].scheduled > 0));
+    }
+
+    /// No segmentation of all that there are is cheaper.
+    #[test]
+    fn change_points_are_the_cheapest(
+        counts in prop::collection::vec((0..12_u64, 0.0..=1.0_f64), 1..11),
+        penalty in 0.0..12.0_f64,
+    ) {
+        let counts: Vec<BucketCounts> = counts
+            .into_iter()
+            .map(|(scheduled, share)| BucketCounts {
+                scheduled,
+                good: (scheduled as f64 * share).round() as u64,
+            })
+            .collect();
+        prop_assume!(counts.iter().any(|b| b.scheduled > 0));
+        let ours = segmentation_cost(&counts, &change_points(&counts, penalty), penalty);
+        let least = (0..1_u32 << (counts.len() - 1))
+            .map(|cuts| {
+                let starts: Vec<usize> = (0..counts.len())
+                    .filter(|i| *i == 0 || cuts >> (i - 1) & 1 == 1)
+                    .collect();
+                segmentation_cost(&counts, &starts, penalty)
+            })
+            .fold(f64::INFINITY, f64::min);
+        prop_assert!((ours - least).abs() < 1e-6, "{} {}", ours, least);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Whatever the counts of a pinned run, the cross-check ends with a conclusion or a reason, and
+    /// never touches what the detector said.
+    #[test]
+    fn a_cross_check_concludes_or_says_why(lost in prop::collection::vec(0..101_u8, 105)) {
+        let mut records = records();
+        for r in &mut records.requests {
+            let second = (r.intended_ns / S) as usize;
+            if r.index * 37 % 101 < u64::from(lost[second.min(104)]) {
+                r.outcome = Outcome::Errored;
+                r.error_class = Some(ErrorClass::Truncated);
+            }
+        }
+        let a = analyze_run(&plan(), &run(2100), &records).unwrap();
+        let check = &a.recovery.cross_check;
+        prop_assert_eq!(a.recovery_cross_check.is_some(), check.agrees == Some(false));
+        prop_assert!(check.agrees == Some(true) || check.note.is_some());
+        prop_assert_eq!(check.back_ns.is_some(), check.back_s.is_some());
+        prop_assert!(check.back_s.is_none_or(|s| s > 0.0));
+        prop_assert_eq!(a.ttr_pre_fault_s, a.recovery.pre_fault.ttr_s);
     }
 }

@@ -1,13 +1,14 @@
-//! Every estimator against scipy and lifelines: `reference/make.py` made `reference/values.json`.
+//! Every estimator against scipy, lifelines and ruptures: `reference/make.py` made `reference/values.json`.
 
 // The whole file is a test; the lint knows only functions marked as such.
 #![allow(clippy::unwrap_used)]
 
 use blackstart_analyze::{
-    Observation, Terminal, aalen_johansen, holm, kaplan_meier, permutation_paired,
-    permutation_unpaired, shift_paired, shift_unpaired, summarize, t_multiplier, t_quantile,
-    tail_interval,
+    BucketCounts, Observation, RecoveryStatus, Terminal, aalen_johansen, change_points, detect,
+    holm, kaplan_meier, permutation_paired, permutation_unpaired, shift_paired, shift_unpaired,
+    summarize, t_multiplier, t_quantile, tail_interval,
 };
+use blackstart_plan::RecoveryRule;
 use serde_json::Value;
 
 const VALUES: &str = include_str!("reference/values.json");
@@ -20,6 +21,17 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
     let all = value[key].as_array().unwrap();
     assert!(!all.is_empty(), "{key}");
     all
+}
+
+/// Good and scheduled requests by bucket.
+fn counts(row: &Value) -> Vec<BucketCounts> {
+    let pairs = list(row, "good").iter().zip(list(row, "scheduled"));
+    pairs
+        .map(|(good, scheduled)| BucketCounts {
+            scheduled: scheduled.as_u64().unwrap(),
+            good: good.as_u64().unwrap(),
+        })
+        .collect()
 }
 
 fn f(value: &Value) -> f64 {
@@ -201,4 +213,64 @@ fn published_summaries() {
             }
         }
     }
+}
+
+/// Change-points against ruptures' PELT under a binomial cost, and the cost against a search that
+/// prunes nothing.
+#[test]
+fn change_points_of_counts() {
+    let all = values();
+    for row in list(&all, "change_points") {
+        let counts = counts(row);
+        let starts: Vec<u64> = change_points(&counts, f(&row["penalty"]))
+            .into_iter()
+            .map(|s| s as u64)
+            .collect();
+        assert_eq!(serde_json::json!(starts), row["starts"]);
+    }
+}
+
+/// The detector against a reading of its definition that shares no loop with ours.
+#[test]
+fn recovery_detector() {
+    const S: i64 = 1_000_000_000;
+    let all = values();
+    let (mut entries, mut dips, mut redegradations) = (0, 0, 0);
+    for row in list(&all, "detector") {
+        let counts = counts(row);
+        let number = |key: &str| row[key].as_i64().unwrap();
+        let rule = RecoveryRule {
+            bucket_ns: S,
+            window_buckets: number("window") as u32,
+            hold_buckets: number("hold") as u32,
+            entry_percent: 90,
+            exit_percent: 85,
+        };
+        let base = BucketCounts {
+            good: row["base"][0].as_u64().unwrap(),
+            scheduled: row["base"][1].as_u64().unwrap(),
+        };
+        let (anchor, timeout) = (number("anchor"), number("timeout"));
+        let got = detect(&counts, &rule, anchor * S, timeout * S, base);
+        let outage = row["outage"].as_bool().unwrap_or(true);
+        let entry = row["entry"].as_i64().filter(|_| outage);
+        assert_eq!(got.entry_ns, entry.map(|t| t * S), "{row}");
+        assert_eq!(got.ttr_s, entry.map(|t| (t - anchor) as f64));
+        assert_eq!(
+            got.status == RecoveryStatus::NoOutage,
+            !outage,
+            "{:?}",
+            got.status
+        );
+        assert_eq!(got.candidate_ns, row["candidate"].as_i64().map(|t| t * S));
+        assert_eq!(i64::from(got.dips), number("dips"), "{row}");
+        assert_eq!(i64::from(got.redegradations), number("redegradations"));
+        entries += i32::from(entry.is_some());
+        dips += got.dips;
+        redegradations += got.redegradations;
+    }
+    assert!(
+        entries > 2 && dips > 0 && redegradations > 0,
+        "the reference shows little"
+    );
 }

@@ -395,4 +395,10 @@ fn a_server_that_is_not_started_again_never_recovers_and_the_campaign_says_so() 
             "{name}"
         );
     }
+    // Nor are the segments left out whose ends never came.
+    for name in ["container_start", "replica_ready", "goodput_restored"] {
+        let mut all = campaign.segments.iter();
+        let e = all.find(|e| e.name == format!("segment.{name}_s")).unwrap();
+        assert_eq!((e.censored.len(), e.dropped_runs), (5, 0), "{name}");
+    }
 }

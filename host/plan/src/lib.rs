@@ -15,6 +15,7 @@ pub use arrivals::{
     Arrivals, ArrivalsError, ConversationSchedule, Conversations, DEFAULT_THINK_TIME,
     MAX_BURSTINESS, MAX_RATE_SEGMENTS, MAX_SCHEDULED_REQUESTS, MAX_THINK_NS, MAX_TURNS,
     MIN_BURSTINESS, RateProfile, RateSegment, Schedule, ThinkTime, Turn, conversation_schedule,
+    portable_ln,
 };
 pub use gates::{GateLimit, SHARE_BAND_REPLICAS, Side, gate_limits, method_limits};
 pub use load_spec::{LOAD_SPEC_SCHEMA_VERSION, LoadSpec, Pace, PromptSpec, TlsSpec, schedule};

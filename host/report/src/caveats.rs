@@ -50,6 +50,12 @@ pub(crate) fn caveats(input: &ReportInput<'_>) -> Vec<String> {
         ));
     }
     for run in &input.runs {
+        if let Some(said) = &run.analysis.recovery_cross_check {
+            all.push(format!(
+                "Run {}: recovery_cross_check: {said}",
+                run.analysis.run
+            ));
+        }
         for note in &run.analysis.notes {
             all.push(format!("Run {}: {note}", run.analysis.run));
         }

@@ -489,6 +489,41 @@ fn a_record_that_ends_early_claims_no_unfired_fault() {
 }
 
 #[test]
+fn a_cross_check_that_disagrees_stands_beside_the_figure() {
+    let mut report = campaign(SMALL, &[Story::Recovers, Story::NeverBack]);
+    let quiet = page(&report);
+    assert!(quiet.contains("Cross-check by change-points: <span class=\"ok\">agrees</span>"));
+    assert!(!quiet.contains("Cross-check disagrees"));
+    // What never came back has no length, and is not left blank.
+    assert!(section(&quiet, "phases").contains("≥ "));
+
+    let a = &mut report.campaign.per_run[0].analysis;
+    let said = "service fell again 30.000 s after the anchor & more";
+    a.recovery_cross_check = Some(said.to_owned());
+    a.recovery.cross_check.agrees = Some(false);
+    a.recovery.cross_check.note = Some(said.to_owned());
+    let flagged = page(&report);
+    let shown = "fell again 30.000 s after the anchor &amp; more";
+    assert_eq!(
+        flagged.matches(shown).count(),
+        2,
+        "under the chart and in the recovery"
+    );
+    assert!(flagged.contains("<code>recovery_cross_check</code>"));
+
+    a_reason_stands_where_there_is_no_check(&mut report);
+}
+
+fn a_reason_stands_where_there_is_no_check(report: &mut CampaignReport) {
+    let a = &mut report.campaign.per_run[0].analysis;
+    a.recovery_cross_check = None;
+    a.recovery.cross_check.agrees = None;
+    a.recovery.cross_check.note = Some("too few buckets".to_owned());
+    let page = page(report);
+    assert!(page.contains("too few buckets"));
+}
+
+#[test]
 fn a_run_that_was_cut_off_is_drawn_up_to_the_cut() {
     let report = campaign(SMALL, &[Story::Interrupted]);
     let run = &report.campaign.per_run[0].analysis;

@@ -1,17 +1,20 @@
 """Reference values for the estimators, by implementations that share no code with ours.
 
-Run:  python -m venv v && v/bin/pip install scipy lifelines && v/bin/python make.py > values.json
+Run:  python -m venv v && v/bin/pip install scipy lifelines ruptures && v/bin/python make.py > values.json
 """
 
 import itertools
 import json
 import random
+import re
 import statistics
 
 import numpy as np
 import scipy
+import scipy.special
 import scipy.stats
 import lifelines
+import ruptures
 from lifelines import AalenJohansenFitter, KaplanMeierFitter
 
 
@@ -145,6 +148,72 @@ def gehan(seed, n, m):
     return {"n": n, "sample": rows, "scores": list(scores), "p": float(test.pvalue)}
 
 
+class BinomialCost(ruptures.base.BaseCost):
+    """Twice the smallest negative log-likelihood of good/scheduled counts."""
+
+    model = "binomial"
+    min_size = 1
+
+    def fit(self, signal):
+        self.signal = signal
+        self.sums = np.vstack([[0, 0], np.cumsum(signal, axis=0)])
+        return self
+
+    def error(self, start, end):
+        good, all_ = self.sums[end] - self.sums[start]
+        p = good / all_
+        return float(-2 * (scipy.special.xlogy(good, p) + scipy.special.xlogy(all_ - good, 1 - p)))
+
+
+def change_points(seed, n, rate, levels):
+    """A step series; its cheapest segmentation by ruptures' PELT, and that cost by a search without pruning."""
+    rng = np.random.default_rng(seed)
+    edges = sorted(rng.choice(np.arange(1, n), size=len(levels) - 1, replace=False)) + [n]
+    level = np.concatenate([[p] * (b - a) for p, a, b in zip(levels, [0] + edges[:-1], edges)])
+    scheduled = 1 + rng.poisson(rate - 1, n)
+    good = rng.binomial(scheduled, level)
+    signal = np.column_stack([good, scheduled])
+    penalty = float(3 * np.log(n))
+    found = ruptures.Pelt(custom_cost=BinomialCost(), min_size=1, jump=1).fit(signal).predict(pen=penalty)
+    cost = BinomialCost().fit(signal)
+    best = [-penalty]
+    for t in range(1, n + 1):
+        best.append(min(best[s] + cost.error(s, t) + penalty for s in range(t)))
+    total = sum(cost.error(a, b) for a, b in zip([0] + found[:-1], found)) + penalty * (len(found) - 1)
+    assert abs(total - best[n]) < 1e-6, (total, best[n])
+    return {"good": good.tolist(), "scheduled": scheduled.tolist(), "penalty": penalty,
+            "starts": [0] + found[:-1], "cost": best[n]}
+
+
+def detector(seed, n, rate, levels, span, hold):
+    """The recovery detector by its definition: runs of windows at the threshold, and a pattern for what falls again."""
+    rng = np.random.default_rng(1000 + seed)
+    anchor, timeout, entry, exit_ = n // 4, n * 3 // 4, 90, 85
+    edges = sorted(rng.choice(np.arange(anchor + 1, n), size=len(levels) - 2, replace=False))
+    edges = [0, anchor] + edges + [n]
+    scheduled = rng.poisson(rate, n)
+    good = np.concatenate([rng.binomial(scheduled[a:b], p) for a, b, p in zip(edges, edges[1:], levels)])
+    base = (int(good[:anchor].sum()), int(scheduled[:anchor].sum()))
+    windows = [(int(good[t:t + span].sum()), int(scheduled[t:t + span].sum())) for t in range(n - span + 1)]
+    reaches = lambda w, percent: w[1] > 0 and w[0] * base[1] * 100 >= w[1] * base[0] * percent
+    letters = "".join(
+        "h" if reaches(w, entry) else "m" if reaches(w, exit_) else "l" for w in windows)
+    runs = [m.span() for m in re.finditer("h+", letters[anchor:])]
+    runs = [(a + anchor, b + anchor) for a, b in runs if a + anchor < timeout]
+    held = [a for a, b in runs if b - a > hold]
+    out = {"good": good.tolist(), "scheduled": scheduled.tolist(), "window": span, "hold": hold, "anchor": anchor,
+           "timeout": timeout, "base": base, "entry": None, "candidate": None, "redegradations": 0}
+    before = [r for r in runs if not held or r[0] < held[0]]
+    if held:
+        out["entry"] = held[0]
+        out["redegradations"] = len(re.findall("l[lm]*h", letters[held[0]:]))
+        out["outage"] = set(letters[anchor:]) != {"h"}
+    elif before and before[-1][1] == len(letters):
+        out["candidate"] = before.pop()[0]
+    out["dips"] = len(before)
+    return out
+
+
 def main():
     rng = random.Random(7)
     tied = []
@@ -162,7 +231,8 @@ def main():
         adjusted[j] = float(holm[i])
     print(json.dumps(
         {
-            "made_with": {"scipy": scipy.__version__, "lifelines": lifelines.__version__},
+            "made_with": {"scipy": scipy.__version__, "lifelines": lifelines.__version__,
+                          "ruptures": ruptures.__version__},
             "t_quantile": [
                 {"p": q, "df": df, "t": float(scipy.stats.t.ppf(q, df))}
                 for df in [1, 2, 3, 4, 5, 7, 10, 20, 29, 60, 120, 1000]
@@ -188,6 +258,22 @@ def main():
                 for seed, (n, m, paired) in enumerate(
                     [(5, 5, False), (3, 6, False), (4, 4, False), (7, 5, False), (8, 8, False), (3, 3, False),
                      (5, 5, True), (6, 6, True), (9, 9, True)]
+                )
+            ],
+            "change_points": [
+                change_points(seed, n, rate, levels)
+                for seed, (n, rate, levels) in enumerate(
+                    [(120, 10, [1, 0, 1]), (120, 10, [0.995, 0.5, 0.99]), (150, 3, [0.99, 0.2, 0.8, 0.99]),
+                     (200, 20, [0.99]), (90, 2, [0.98, 0, 0.98, 0, 0.98]), (160, 8, [0.97, 0.6, 0.7, 0.8, 0.9, 0.97])]
+                )
+            ],
+            "detector": [
+                detector(seed, n, rate, levels, span, hold)
+                for seed, (n, rate, levels, span, hold) in enumerate(
+                    [(160, 10, [1, 0, 1], 10, 30), (160, 3, [0.99, 0, 0.95], 10, 20), (200, 5, [1, 0, 1, 0, 1], 4, 8),
+                     (200, 5, [0.99, 0.3, 0.95, 0.5, 0.99, 0.2, 0.97], 5, 10), (120, 2, [0.95, 0, 0.8, 0.9], 10, 15),
+                     (120, 8, [1, 0, 0], 5, 10), (120, 8, [1, 1, 1], 5, 10), (100, 4, [1, 0, 0, 0.98], 3, 40),
+                     (240, 6, [0.98, 0.88, 0.92, 0.86, 0.97], 6, 12)]
                 )
             ],
             "gehan": [gehan(seed, n, m) for seed, (n, m) in enumerate([(5, 5), (4, 7), (8, 8)])],

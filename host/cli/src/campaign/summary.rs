@@ -282,6 +282,9 @@ fn fault(reporter: &Reporter, a: &RunAnalysis) {
     if let Some(lead) = &a.goodput_lead_note {
         reporter.say_hanging(11, format!("           ({lead})"));
     }
+    if let Some(said) = &a.recovery_cross_check {
+        reporter.say_hanging(11, format!("  check    recovery_cross_check: {said}"));
+    }
     reporter.say_hanging(11, format!("  lost     {}", lost(&a.losses)));
     match &a.in_flight_determinate {
         Some(d) => reporter.say(format!(
@@ -304,10 +307,11 @@ fn fault(reporter: &Reporter, a: &RunAnalysis) {
                 phase.name,
                 seconds_text(phase.duration_s, Some(phase.uncertainty_s)),
                 phase.share_percent,
-                if phase.explained {
-                    ""
-                } else {
-                    "  (no boundary explains it)"
+                match (phase.explained, phase.resolved()) {
+                    (true, true) => "",
+                    (true, false) => "  (order not resolved)",
+                    (false, true) => "  (no boundary explains it)",
+                    (false, false) => "  (no boundary explains it; order not resolved)",
                 }
             ));
         }
@@ -402,6 +406,11 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
             "  phases, median seconds       {}",
             phases.join(" · ")
         ));
+    }
+    for caveat in &analysis.caveats {
+        if caveat.contains("recovery_cross_check") {
+            reporter.say_hanging(4, format!("  {caveat}"));
+        }
     }
     if plan.profile == Profile::Free {
         reporter.say(format!(

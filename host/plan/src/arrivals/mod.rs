@@ -14,6 +14,7 @@ pub use conversations::{
     Turn, conversation_schedule,
 };
 use gaps::Gaps;
+pub use portable::ln as portable_ln;
 pub use profile::{MAX_RATE_SEGMENTS, RateProfile, RateSegment};
 
 /// Most requests that a schedule may be expected to hold.

@@ -7,7 +7,7 @@ const LN_2_LO: f64 = 1.908_214_929_270_587_7e-10;
 
 /// Natural logarithm of a positive normal number, by exact decomposition and a fixed series. Error
 /// below 1e-15 relative, far under a nanosecond of any gap.
-pub(super) fn ln(x: f64) -> f64 {
+pub fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;
     let mut mantissa = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));

@@ -2,7 +2,7 @@
 
 use super::markup::{fold, put};
 
-const TERMS: [(&str, &str); 26] = [
+const TERMS: [(&str, &str); 27] = [
     (
         "Aalen–Johansen incidence",
         "The share of all scheduled requests that had completed by a time, with errors as a competing end. Unlike a percentile of completed requests it does not get better when slow requests fail.",
@@ -26,6 +26,10 @@ const TERMS: [(&str, &str); 26] = [
     (
         "conditional on completion",
         "Of the completed requests only. Beside many failures such a figure flatters.",
+    ),
+    (
+        "cross-check",
+        "A second search for the return of goodput, by change-points of its level. It gives no figure; where it disagrees with the detector by more than the leading window, that is said.",
     ),
     (
         "deficit",

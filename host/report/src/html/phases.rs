@@ -220,9 +220,11 @@ fn row(table: &mut Table, s: &Segment, zero: Option<f64>) {
             source(s.source).to_owned(),
             time(s.start_ns),
             time(s.end_ns),
-            s.duration_s.map_or_else(String::new, |v| {
-                fixed(v, precision::decimals(s.uncertainty_s))
-            }),
+            match (s.duration_s, s.censored_at_s) {
+                (Some(v), _) => fixed(v, precision::decimals(s.uncertainty_s)),
+                (None, Some(watched)) => format!("≥ {}", fixed(watched, DECIMALS)),
+                (None, None) => String::new(),
+            },
             s.uncertainty_s.map_or_else(String::new, secs),
             remark,
         ],

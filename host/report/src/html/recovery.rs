@@ -1,16 +1,21 @@
 //! Recovery under other rules: the sensitivity grid, components, both baselines.
 
-use blackstart_analyze::{Detection, RecoveryStatus, RunAnalysis, SensitivityCell, precision};
+use blackstart_analyze::{
+    CrossCheck, Detection, RecoveryStatus, RunAnalysis, SensitivityCell, precision,
+};
 
 use crate::json::CampaignReport;
 
 use super::markup::{absent, dense, esc, fold, put};
-use super::num::{count, fixed, percent_of, secs_column};
+use super::num::{count, fixed, percent_of, seconds, secs_column};
 use super::table::{Table, number, text};
 use super::words;
 
 /// Most cells of a grid.
 const MAX_CELLS: usize = 512;
+
+/// Most levels of a cross-check.
+const MAX_LEVELS: usize = 32;
 
 /// A fold-out for each drawn run.
 pub(super) fn recovery(report: &CampaignReport) -> String {
@@ -24,8 +29,9 @@ pub(super) fn recovery(report: &CampaignReport) -> String {
     {
         let a = &run.analysis;
         let body = format!(
-            "{}{}",
+            "{}{}{}",
             detections(a),
+            cross_check(&a.recovery.cross_check),
             grid(&a.recovery.sensitivity, a.recovery.resolution_s)
         );
         out.push_str(&fold(
@@ -110,6 +116,51 @@ fn detections(a: &RunAnalysis) -> String {
             "<p>Goodput deficit: {}</p>",
             absent(deficit.note.as_deref())
         ),
+    }
+    out
+}
+
+/// What the change-points say of the same counts: a cross-check, and no figure of its own.
+fn cross_check(check: &CrossCheck) -> String {
+    let note = check.note.as_deref();
+    let said = match check.agrees {
+        None => absent(note),
+        Some(true) => format!(
+            "<span class=\"ok\">agrees</span>: {}{}",
+            status(check.status),
+            check.back_s.map_or_else(String::new, |s| {
+                format!(
+                    " after {} s (tolerance {} s)",
+                    fixed(s, 0),
+                    fixed(check.tolerance_s, 0)
+                )
+            })
+        ),
+        Some(false) => format!(
+            "<span class=\"bad\">disagrees</span> (<code>recovery_cross_check</code>): {}",
+            esc(note.unwrap_or("no reason recorded"))
+        ),
+    };
+    let mut out = format!("<p>Cross-check by change-points: {said}.</p>");
+    if !check.levels.is_empty() {
+        let levels: Vec<String> = check
+            .levels
+            .iter()
+            .take(MAX_LEVELS)
+            .map(|l| {
+                format!(
+                    "{} to {} s: {}",
+                    fixed(seconds(l.start_ns), 0),
+                    fixed(seconds(l.end_ns), 0),
+                    percent_of(l.goodput)
+                )
+            })
+            .collect();
+        put!(
+            out,
+            "<p><small>Its levels of goodput, in seconds of the run: {}.</small></p>",
+            levels.join("; ")
+        );
     }
     out
 }

@@ -151,8 +151,17 @@ fn summary(a: &RunAnalysis) -> String {
         .map_or_else(String::new, |n| {
             format!(" {}.", esc(&words::sentence_case(n)))
         });
+    let check = a
+        .recovery_cross_check
+        .as_deref()
+        .map_or_else(String::new, |said| {
+            format!(
+                " <span class=\"bad\">Cross-check disagrees:</span> {}.",
+                esc(said)
+            )
+        });
     format!(
-        "{outage}; {goodput}. Lost: {} of {} requests.{lead}",
+        "{outage}; {goodput}. Lost: {} of {} requests.{lead}{check}",
         count(a.losses.lost),
         count(a.losses.all.total)
     )

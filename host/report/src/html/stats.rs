@@ -114,11 +114,17 @@ fn per_run(report: &CampaignReport) -> String {
                 a.ttr_pre_fault_uncertainty_s,
                 a.ttr_censored_at_s,
             ),
-            dense(a.ttr_equilibrium_s, |v| {
-                secs_column(v, a.ttr_equilibrium_uncertainty_s)
-            }),
+            at_least(
+                a.ttr_equilibrium_s,
+                a.ttr_equilibrium_uncertainty_s,
+                a.ttr_equilibrium_censored_at_s,
+            ),
             dense(a.in_flight_loss_fraction, percent_of),
-            dense(a.integrated_goodput_deficit, s),
+            at_least(
+                a.integrated_goodput_deficit,
+                None,
+                a.ttr_censored_at_s.and(a.recovery.deficit.to_timeout),
+            ),
             dense(a.fault_window_e2e_p95_ms, |v| fixed(v, 0)),
             dense(a.survivor_p95_ms, |v| fixed(v, 0)),
         ]);
