@@ -1,11 +1,28 @@
-//! Ctrl-C and SIGTERM: the first asks for an orderly end, the second one does not wait for it.
+//! Ctrl-C, SIGTERM and a terminal that is gone (SIGHUP): the first asks for an orderly end, the second one does not wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::exit::{Exit, Failure};
+
+/// Makes a file that has reached its limit of size an error of the write, as a full disk is, and not the
+/// end of this process. A handler, not `SIG_IGN`: programs that are started from here do not inherit it.
+pub fn survive_file_size_limits() {
+    // A refusal only costs the message.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
+
+/// Whether whoever started this process made it ignore a signal.
+fn ignored(signal: i32) -> bool {
+    // SAFETY: zeros are a valid `sigaction`; with no new action the call only fills it in.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
 
 /// Says whether the operator asked to stop. Clones share one state.
 #[derive(Debug, Clone)]
@@ -15,7 +32,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Watches SIGINT and SIGTERM from now on. A second signal ends the process at once; the
+    /// Watches SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP from now on. A second signal ends the process at once; the
     /// watchdog and the supervisors then undo and stop what is left.
     ///
     /// # Errors
@@ -25,7 +42,10 @@ impl Interrupt {
             raised: Arc::new(AtomicBool::new(false)),
             signal: Arc::new(AtomicI32::new(0)),
         };
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if signal == SIGHUP && ignored(signal) {
+                continue;
+            }
             let register = || -> std::io::Result<()> {
                 // Order matters: the shutdown handler looks at the flag before this signal sets it.
                 signal_hook::flag::register_conditional_shutdown(
@@ -57,6 +77,7 @@ impl Interrupt {
     pub fn signal_name(&self) -> &'static str {
         match self.signal.load(Ordering::Relaxed) {
             SIGTERM => "SIGTERM",
+            SIGHUP => "SIGHUP",
             _ => "SIGINT",
         }
     }

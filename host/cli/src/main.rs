@@ -64,7 +64,11 @@ enum Command {
     Mock(Box<blackstart_mock::MockArgs>),
     /// Supervisor of one server process; started by the instrument
     #[command(name = "__supervise", hide = true)]
-    Supervise,
+    Supervise {
+        /// Variable whose value is kept out of the server's log
+        #[arg(long)]
+        mask_env: Option<String>,
+    },
     /// Undoes effects when the instrument dies; started by the instrument
     #[command(name = "__watchdog", hide = true)]
     Watchdog,
@@ -74,6 +78,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    interrupt::survive_file_size_limits();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -99,7 +104,7 @@ fn main() -> ExitCode {
     };
     if !matches!(
         cli.command,
-        Command::Supervise | Command::Watchdog | Command::MockEngine(_)
+        Command::Supervise { .. } | Command::Watchdog | Command::MockEngine(_)
     ) {
         diagnostics();
         if !matches!(cli.command, Command::Mock(_)) {
@@ -110,7 +115,9 @@ fn main() -> ExitCode {
         // These are whole programs of their own, with their own exit codes.
         Command::Mock(args) => return blackstart_mock::run(*args),
         Command::MockEngine(args) => return blackstart_mock::run_engine(args),
-        Command::Supervise => return blackstart_targets::supervisor::run(),
+        Command::Supervise { mask_env } => {
+            return blackstart_targets::supervisor::run(mask_env.as_deref());
+        }
         Command::Watchdog => return blackstart_effects::watchdog::run(),
         Command::Run(args) => commands::run::run(args),
         Command::Load(args) => commands::load::run(*args),

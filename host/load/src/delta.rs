@@ -147,6 +147,10 @@ pub fn parse(data: &[u8]) -> Result<Parsed<'_>, String> {
         return Ok(Parsed::Nothing);
     }
     let text = std::str::from_utf8(data).map_err(|e| format!("an event is not UTF-8: {e}"))?;
+    // A list in the place of an object would be taken for its fields in order.
+    if !text.starts_with('{') {
+        return Err("an event is not a JSON object".to_owned());
+    }
     let object: Object<'_> =
         serde_json::from_str(text).map_err(|e| format!("an event is not a JSON chunk: {e}"))?;
     // Some servers write "no error" into every chunk.
@@ -157,9 +161,17 @@ pub fn parse(data: &[u8]) -> Result<Parsed<'_>, String> {
         return Ok(Parsed::Error(text));
     }
     Ok(Parsed::Chunk(Chunk {
-        usage: object.usage,
+        usage: object.usage.and_then(usage),
         ..object.choices.0
     }))
+}
+
+/// Counts, if they are an object of them. A stream is not broken by what is none.
+fn usage(raw: &RawValue) -> Option<Usage> {
+    let text = raw.get();
+    text.starts_with('{')
+        .then(|| serde_json::from_str(text).ok())
+        .flatten()
 }
 
 /// The parts of an event that matter; every other key is skipped.
@@ -167,8 +179,8 @@ pub fn parse(data: &[u8]) -> Result<Parsed<'_>, String> {
 struct Object<'a> {
     #[serde(borrow, default)]
     choices: Choices<'a>,
-    #[serde(default)]
-    usage: Option<Usage>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -262,7 +274,12 @@ impl<'a> Choice<'a> {
             chunk.text = Some(text.get());
         }
         let aborted = |raw: &RawValue| raw.get() == "\"abort\"";
-        if let Some(finish) = self.finish_reason
+        // Some servers write "not finished" into every chunk, as an empty text or as "null".
+        let finish = self.finish_reason.filter(|raw| {
+            let raw = raw.get();
+            raw.starts_with('"') && raw != "\"\"" && raw != "\"null\""
+        });
+        if let Some(finish) = finish
             && (index == 0 || aborted(finish))
             && !chunk.finish.is_some_and(aborted)
         {
@@ -355,6 +372,23 @@ mod tests {
         assert_eq!(chunk(json).finish.unwrap().get(), "\"abort\"");
         let json = r#"{"choices":[{"index":1,"finish_reason":"stop"}]}"#;
         assert!(chunk(json).finish.is_none());
+    }
+
+    #[test]
+    fn what_says_not_finished_is_no_finish_reason() {
+        for none in ["null", r#""""#, r#""null""#, "false", "0", "{}"] {
+            let json = format!(r#"{{"choices":[{{"index":0,"finish_reason":{none}}}]}}"#);
+            assert!(chunk(&json).finish.is_none(), "{none}");
+        }
+    }
+
+    #[test]
+    fn counts_that_are_none_do_not_break_a_stream() {
+        for none in ["null", "[1,2]", r#""none""#, "5"] {
+            let json = format!(r#"{{"choices":[],"usage":{none}}}"#);
+            assert_eq!(chunk(&json).usage, None, "{none}");
+        }
+        assert!(parse(br#"[[[0,["x"]]]]"#).is_err());
     }
 
     #[test]

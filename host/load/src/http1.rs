@@ -49,8 +49,14 @@ impl<'b> Head<'_, 'b> {
             return Ok(Framing::Whole);
         }
         if self.values("transfer-encoding").next().is_some() {
-            // Whatever else is announced: chunks have the last word where they are the last coding.
-            return Ok(if self.lists("transfer-encoding", "chunked") {
+            // Whatever else is announced: chunks say where the body ends if they are the last coding,
+            // and otherwise nothing but the connection does.
+            let last = self
+                .values("transfer-encoding")
+                .last()
+                .and_then(|value| value.rsplit(|&b| b == b',').next())
+                .unwrap_or_default();
+            return Ok(if last.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                 Framing::Chunked(Chunk::Size { digits: 0 }, 0)
             } else {
                 Framing::UntilClose

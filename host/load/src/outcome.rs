@@ -531,14 +531,17 @@ impl Response {
             }
         }
         if let Some(usage) = chunk.usage {
-            let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+            // Beyond the record's room it is no count of tokens.
+            let count = |n: u64| u32::try_from(n).ok();
             // Each count is the total so far: the last one stands.
             self.record.completion_tokens = usage
                 .completion_tokens
-                .map(count)
+                .and_then(count)
                 .or(self.record.completion_tokens);
-            self.record.prompt_tokens =
-                usage.prompt_tokens.map(count).or(self.record.prompt_tokens);
+            self.record.prompt_tokens = usage
+                .prompt_tokens
+                .and_then(count)
+                .or(self.record.prompt_tokens);
         }
         if let Some(finish) = chunk.finish {
             let name = serde_json::from_str::<String>(finish.get())

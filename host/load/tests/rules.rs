@@ -102,6 +102,25 @@ fn a_finish_reason_without_done_completes_at_the_end_of_the_body() {
 }
 
 #[test]
+fn a_stream_that_says_not_finished_in_every_chunk_is_truncated_where_it_ends() {
+    for not_finished in [r#""""#, r#""null""#, "false"] {
+        let mut response = response();
+        let event = format!(
+            r#"{{"choices":[{{"index":0,"delta":{{"content":"x"}},"finish_reason":{not_finished}}}]}}"#
+        );
+        feed(&mut response, 30, &event);
+        response.end(50, BodyEnd::Cut);
+        let record = response.into_record();
+        assert_eq!(
+            errored(&record),
+            (ErrorClass::Truncated, 50),
+            "{not_finished}"
+        );
+        assert_eq!(record.finish_reason, None);
+    }
+}
+
+#[test]
 fn a_reset_after_the_finish_reason_is_a_failure() {
     let mut r = response();
     token(&mut r, 20);

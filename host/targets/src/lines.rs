@@ -4,6 +4,8 @@
 //! its line end, its end of file, or the byte at which it was split). A server that writes a line
 //! in one piece, as servers do, has it stamped microseconds after the write.
 
+use std::sync::Arc;
+
 use blackstart_clock::{NS_PER_S, RunClock};
 
 /// Longest line; a longer one is split and marked with [`SPLIT_MARK`].
@@ -12,12 +14,45 @@ pub const MAX_LINE_BYTES: usize = 1 << 20;
 pub const SPLIT_MARK: &[u8] = b" [blackstart: line split, goes on in the next one]";
 
 /// Splits one stream into stamped lines.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct LineSplitter {
     partial: Vec<u8>,
+    /// Kept out of every line; empty = nothing.
+    mask: Arc<[u8]>,
+}
+
+/// What stands in a line for a text that is kept out of it.
+const MASKED: &[u8] = b"[redacted]";
+
+impl std::fmt::Debug for LineSplitter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Neither of the two is to be shown.
+        f.debug_struct("LineSplitter").finish_non_exhaustive()
+    }
 }
 
 impl LineSplitter {
+    /// A splitter that keeps a text out of its lines. (A server may print the API key that it was
+    /// started with.)
+    pub fn masking(mask: Arc<[u8]>) -> Self {
+        Self {
+            partial: Vec::new(),
+            mask,
+        }
+    }
+
+    fn push_masked(&self, out: &mut Vec<u8>) {
+        let mut from = 0;
+        if !self.mask.is_empty() {
+            for at in memchr::memmem::find_iter(&self.partial, &*self.mask) {
+                out.extend_from_slice(&self.partial[from..at]);
+                out.extend_from_slice(MASKED);
+                from = at + self.mask.len();
+            }
+        }
+        out.extend_from_slice(&self.partial[from..]);
+    }
+
     /// Takes the bytes of one read, appends complete lines to `out`.
     pub fn feed(&mut self, mut bytes: &[u8], unix_ns: i64, out: &mut Vec<u8>) {
         while let Some(end) = bytes.iter().position(|&b| b == b'\n') {
@@ -49,7 +84,7 @@ impl LineSplitter {
     fn emit(&mut self, unix_ns: i64, mark: &[u8], out: &mut Vec<u8>) {
         push_stamp(unix_ns, out);
         out.push(b' ');
-        out.extend_from_slice(&self.partial);
+        self.push_masked(out);
         out.extend_from_slice(mark);
         out.push(b'\n');
         self.partial.clear();
@@ -108,6 +143,22 @@ mod tests {
         let mut out = Vec::new();
         push_stamp(unix_ns, &mut out);
         String::from_utf8(out).expect("ascii")
+    }
+
+    #[test]
+    fn a_masked_text_is_in_no_line() {
+        let mut splitter = LineSplitter::masking(Arc::from(&b"sk-1"[..]));
+        let mut out = Vec::new();
+        splitter.feed(b"api_key: ['sk-1'] sk-1sk-1\nsk", 0, &mut out);
+        splitter.feed(b"-1 and sk-2", 0, &mut out);
+        splitter.finish(0, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.contains("sk-1"), "{text}");
+        assert!(
+            text.contains("api_key: ['[redacted]'] [redacted][redacted]\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("[redacted] and sk-2\n"), "{text}");
     }
 
     #[test]

@@ -27,6 +27,13 @@ impl Reexec {
         Self::own("__supervise")
     }
 
+    /// The same with `--mask-env`: the value of that variable is kept out of the server's log.
+    pub fn masking(mut self, variable: &str) -> Self {
+        self.prefix
+            .extend(["--mask-env", variable].map(OsString::from));
+        self
+    }
+
     /// The watchdog, `__watchdog`.
     pub fn watchdog() -> Self {
         Self::own("__watchdog")

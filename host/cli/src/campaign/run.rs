@@ -73,13 +73,11 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     let targets = {
         let early = early.clone();
         let sink: blackstart_targets::EventSink = Arc::new(move |e| early.send(e));
-        let launched = Targets::launch(
-            &plan.target,
-            context.dir,
-            provisional,
-            &Reexec::supervisor(),
-            sink,
-        );
+        let mut supervisor = Reexec::supervisor();
+        if let Some(variable) = &plan.load.api_key_env {
+            supervisor = supervisor.masking(variable);
+        }
+        let launched = Targets::launch(&plan.target, context.dir, provisional, &supervisor, sink);
         Arc::new(launched.map_err(|e| target_failure(context, &e))?)
     };
     drop(early);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
-        Some("__supervise") => blackstart_targets::supervisor::run(),
+        Some("__supervise") => blackstart_targets::supervisor::run(None),
         Some("__watchdog") => blackstart_effects::watchdog::run(),
         Some("instrument") => instrument::main(std::env::args().skip(2).map(PathBuf::from)),
         _ => {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
-        Some("__supervise") => blackstart_targets::supervisor::run(),
+        Some("__supervise") => blackstart_targets::supervisor::run(None),
         _ => {
             eprintln!("this program serves the tests of blackstart-targets only");
             ExitCode::FAILURE

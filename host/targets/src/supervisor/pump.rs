@@ -28,10 +28,11 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    /// Starts the thread. `on_error` gets the first failure to write, once.
+    /// Starts the thread; `mask` is kept out of the log. `on_error` gets the first failure to write, once.
     pub(super) fn start(
         file: File,
         clock: RunClock,
+        mask: Arc<[u8]>,
         on_error: impl FnOnce(String) + Send + 'static,
     ) -> std::io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -40,6 +41,7 @@ impl Pump {
         let worker = Worker {
             file,
             clock,
+            mask,
             wake: wake.clone(),
             inbox,
             closing: closing.clone(),
@@ -93,6 +95,7 @@ struct Source {
 struct Worker {
     file: File,
     clock: RunClock,
+    mask: Arc<[u8]>,
     wake: Arc<OwnedFd>,
     inbox: Receiver<OwnedFd>,
     closing: Arc<AtomicBool>,
@@ -111,7 +114,7 @@ impl Worker {
             while let Ok(fd) = self.inbox.try_recv() {
                 self.sources.push(Source {
                     fd,
-                    splitter: LineSplitter::default(),
+                    splitter: LineSplitter::masking(self.mask.clone()),
                 });
             }
             if closing && drain_until.is_none() {

@@ -3,8 +3,10 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 
 use blackstart_clock::{NS_PER_S, RunClock, Urgency, monotonic_ns, request_real_time};
 use blackstart_plan::{OrphanPolicy, RestartPolicy};
@@ -28,8 +30,10 @@ const DEFAULT_TIMER_SLACK_NS: u64 = 50_000;
 const SURVIVOR_GRACE_NS: i64 = 2 * NS_PER_S;
 
 /// The supervisor process: configuration and commands on standard input, events on standard
-/// output, until the tree has been stopped. The exit code is 0 when nothing was left behind.
-pub fn run() -> ExitCode {
+/// output, until the tree has been stopped. The exit code is 0 when nothing was left behind. The value
+/// of `mask_env`, a variable of its own environment, is kept out of the server's log.
+pub fn run(mask_env: Option<&str>) -> ExitCode {
+    let mask = mask_env.and_then(std::env::var_os).unwrap_or_default();
     // Of the ordinary scheduler; real-time threads have none, and children would inherit that.
     let timer_slack_ns = rustix::thread::current_timer_slack().unwrap_or(DEFAULT_TIMER_SLACK_NS);
     // A server that keeps the host busy must not delay its own restart beyond the policy's delay.
@@ -50,7 +54,7 @@ pub fn run() -> ExitCode {
         .append(true)
         .open(&config.log_path);
     let pump = file.and_then(|file| {
-        Pump::start(file, clock, |reason| {
+        Pump::start(file, clock, Arc::from(mask.as_bytes()), |reason| {
             emit(&WireEvent::LogFailed {
                 at: monotonic_ns(),
                 reason,
