@@ -234,6 +234,12 @@ pub(crate) const DEFINITIONS: [Definition; 7] = [
     },
 ];
 
+/// Every name that an endpoint or segment of a campaign can have, whatever its runs measured.
+pub fn endpoint_names() -> Vec<String> {
+    let endpoints = DEFINITIONS.iter().map(|d| d.name.to_owned());
+    endpoints.chain(segments::names()).collect()
+}
+
 /// Analyses a campaign. `findings` holds the gates' findings by run number; a run without an entry
 /// has none. Negative controls are judged but contribute to no endpoint. The verdicts in
 /// [`CampaignAnalysis::runs`] are the final ones: they hold what only all runs together show

@@ -17,7 +17,7 @@ use crate::permutation::{
 use crate::stats::{holm, mean, median, sample_sd, t_quantile_real};
 use crate::{
     CampaignAnalysis, CensoredRun, DroppedRun, EndpointKind, PlanDifference, RunAnalysis,
-    WindowName, kaplan_meier, plan_differences,
+    WindowName, kaplan_meier, plan_differences, precision,
 };
 
 /// Version of the comparison as JSON.
@@ -249,6 +249,67 @@ pub struct ComparedEndpoint {
     pub verdict: Verdict,
 }
 
+/// The figures of an endpoint that stand first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Leading {
+    /// Which they are: `median`, `mean`, or `KM` (Kaplan–Meier median).
+    pub word: &'static str,
+    /// A's.
+    pub a: Option<f64>,
+    /// B's.
+    pub b: Option<f64>,
+    /// B's minus A's.
+    pub difference: Option<f64>,
+    /// Its 95 % interval.
+    pub interval: Option<Interval>,
+}
+
+impl ComparedEndpoint {
+    /// Whether runs never got there.
+    pub fn censored(&self) -> bool {
+        !(self.a.censored.is_empty() && self.b.censored.is_empty())
+    }
+
+    /// The figures that stand first: medians of heavy-tailed ones, Kaplan–Meier's where runs are censored,
+    /// else means.
+    pub fn leading(&self) -> Leading {
+        if self.censored() {
+            Leading {
+                word: "KM",
+                a: self.a.centre(),
+                b: self.b.centre(),
+                difference: self.median_difference,
+                interval: None,
+            }
+        } else if self.heavy_tailed {
+            Leading {
+                word: "median",
+                a: self.a.median,
+                b: self.b.median,
+                difference: self.median_difference,
+                interval: self.shift_interval.or(self.mean_interval),
+            }
+        } else {
+            Leading {
+                word: "mean",
+                a: self.a.mean,
+                b: self.b.mean,
+                difference: self.mean_difference,
+                interval: self.mean_interval,
+            }
+        }
+    }
+
+    /// Decimals that its figures are shown with: no more than their uncertainty leaves.
+    pub fn decimals(&self) -> usize {
+        let known = self.a.uncertainty.into_iter().chain(self.b.uncertainty);
+        match (known.reduce(f64::min), self.unit.as_str()) {
+            (None, "ms") => 1,
+            (known, _) => precision::decimals(known),
+        }
+    }
+}
+
 /// Two campaigns compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CampaignComparison {
@@ -274,6 +335,11 @@ pub struct CampaignComparison {
     pub endpoints: Vec<ComparedEndpoint>,
     /// What a reader must know beside the figures.
     pub caveats: Vec<String>,
+}
+
+/// Every name that an endpoint of a comparison can have.
+pub fn compared_names() -> Vec<&'static str> {
+    DEFINITIONS.iter().chain(&FURTHER).map(|d| d.name).collect()
 }
 
 fn window(r: &RunAnalysis, name: WindowName) -> Option<&crate::WindowAnalysis> {

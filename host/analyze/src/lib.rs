@@ -57,14 +57,14 @@ mod windows;
 pub use buckets::{LatencyBucket, MAX_LATENCY_BUCKETS};
 pub use campaign::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CensoredRun, DroppedRun, Endpoint,
-    EndpointKind, RunVerdict, analyze_campaign,
+    EndpointKind, RunVerdict, analyze_campaign, endpoint_names,
 };
 pub use client::{ClientAnalysis, HeartbeatSummary};
 pub use comparable::{PlanDifference, plan_differences};
 pub use compare::{
     COMPARISON_SCHEMA_VERSION, CampaignComparison, CompareError, CompareInput, ComparedEndpoint,
-    ComparedSide, ComparedValue, EndpointSide, Interval, LEVEL, Noise, Pairing, PairingUsed,
-    Verdict, compare,
+    ComparedSide, ComparedValue, EndpointSide, Interval, LEVEL, Leading, Noise, Pairing,
+    PairingUsed, Verdict, compare, compared_names,
 };
 pub use cross_check::{CrossCheck, Level, MAX_CROSS_CHECK_BUCKETS, change_points};
 pub use decomposition::{BoundaryMatch, Decomposition, Segment, SegmentSource};

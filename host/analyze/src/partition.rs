@@ -124,6 +124,17 @@ const IN_PLACE: [Step; 5] = [
     step("goodput_restored", "goodput_return", false),
 ];
 
+/// Every name that a phase can have, each once.
+pub(crate) fn phase_names() -> Vec<&'static str> {
+    let mut names = vec![UNEXPLAINED];
+    for step in RESTART.iter().chain(&IN_PLACE) {
+        if !step.phase.is_empty() && !names.contains(&step.phase) {
+            names.push(step.phase);
+        }
+    }
+    names
+}
+
 /// The partition of the timeline; `None` where there is no fire or nothing after it.
 pub(crate) fn analyze(input: &DecompositionInput<'_>, at: &Instants<'_>) -> Option<Partition> {
     let fire = at.fire.as_ref().ok()?;

@@ -1,6 +1,7 @@
 //! Lengths of segments and phases over the runs of a campaign.
 
 use crate::campaign::{Contribution, endpoint};
+use crate::partition::phase_names;
 use crate::{Endpoint, EndpointKind, RunAnalysis, RunVerdict};
 
 /// Lengths of segments and phases that at least one valid run measured.
@@ -89,4 +90,32 @@ fn phase_s(run: &RunAnalysis, name: &str) -> (Contribution, Option<f64>) {
     let length = named().map(|p| p.duration_s).sum();
     let uncertainty = named().map(|p| p.uncertainty_s).sum();
     (Contribution::Value(length), Some(uncertainty))
+}
+
+/// Segments of the method, in its order.
+const SEGMENTS: [&str; 14] = [
+    "reschedule",
+    "container_start",
+    "log_bringup",
+    "engine_init",
+    "weight_download",
+    "weight_load",
+    "torch_compile",
+    "profile_kv_capture",
+    "engine_ready",
+    "server_ready",
+    "replica_ready",
+    "traffic_restored",
+    "routing_propagation",
+    "goodput_restored",
+];
+
+/// Every name that an entry of [`crate::CampaignAnalysis::segments`] can have.
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    let segments = SEGMENTS.iter().map(|name| format!("segment.{name}_s"));
+    segments.chain(
+        phase_names()
+            .into_iter()
+            .map(|name| format!("phase.{name}_s")),
+    )
 }

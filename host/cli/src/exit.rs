@@ -22,6 +22,8 @@ pub enum Exit {
     Plugin,
     /// The target does not answer, or cannot be started or found.
     Target,
+    /// Everything is valid, but a stated objective was not met.
+    NotMet,
     /// Interrupted, after everything was undone.
     Interrupted,
 }
@@ -36,6 +38,7 @@ impl Exit {
             Self::Configuration => 3,
             Self::Plugin => 4,
             Self::Target => 5,
+            Self::NotMet => 6,
             Self::Interrupted => 130,
         }
     }

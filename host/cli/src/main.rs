@@ -5,6 +5,7 @@
 //! computes nothing that a report shows.
 
 mod campaign;
+mod checks;
 mod commands;
 mod exit;
 mod glyphs;
@@ -15,6 +16,7 @@ mod matching;
 mod output;
 mod plugins;
 mod reporter;
+mod require;
 mod when;
 mod wrap;
 
@@ -29,7 +31,8 @@ use crate::exit::Failure;
 /// proof of what was lost, what degraded, and which phase of the recovery cost the time.
 ///
 /// Exit codes: 0 valid · 1 internal · 2 run invalid or check failed · 3 configuration · 4 plugin ·
-/// 5 target unreachable · 130 interrupted, after undoing every effect.
+/// 5 target unreachable · 6 an objective of --require not met · 130 interrupted, after undoing every
+/// effect.
 #[derive(Debug, Parser)]
 #[command(name = "blackstart", version, max_term_width = 100)]
 struct Cli {

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of this workspace each crate may use. A new crate must be given its place here.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("clock", &[]),
     ("plan", &["clock"]),
     ("record", &["clock", "plan"]),
@@ -24,6 +24,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("analyze", &["plan", "record"]),
     ("report", &["plan", "record", "analyze"]),
     ("simulate", &["plan", "record", "analyze"]),
+    ("require", &["plan", "record", "analyze", "report"]),
     ("mock", &["clock"]),
     ("testkit", &[]),
     ("xtask", &[]),
@@ -103,7 +104,7 @@ const IMPURE: &[&str] = &[
     "std::env::",
 ];
 /// Crates that have none of it.
-const PURE: &[&str] = &["plan", "analyze", "report", "logs", "simulate"];
+const PURE: &[&str] = &["plan", "analyze", "report", "require", "simulate", "logs"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -129,6 +129,53 @@ fn a_longer_outage_is_named_and_the_table_fits_100_columns() {
 }
 
 #[test]
+fn a_page_is_written_and_objectives_are_held_to() {
+    let instrument = instrument();
+    results(&instrument, "a", 0.0, |_, _| {});
+    results(&instrument, "b", 5.0, |_, _| {});
+    results(&instrument, "other", 0.0, |plan, _| {
+        plan.load.rate_per_s = 99.0
+    });
+    let compare = |more: &[&str]| instrument.run(["compare", "a", "b"].iter().chain(more));
+    let met = compare(&[
+        "--html",
+        "page.html",
+        "--require",
+        "outage_s.verdict == 'a_lower' and outage_s.median_difference >= 4",
+    ]);
+    met.expect_code(0);
+    assert!(
+        met.stderr
+            .contains("outage_s.median_difference >= 4: met, "),
+        "{}",
+        met.stderr
+    );
+    let page = std::fs::read_to_string(instrument.path("page.html")).unwrap();
+    assert!(
+        page.contains("<h1>Outage: A lower</h1>"),
+        "{}",
+        &page[..2_000]
+    );
+    compare(&["--html", "no/such/folder.html"]).expect_code(3);
+    compare(&["--require", "outage_s.median_difference <= 4"]).expect_code(6);
+    let unknown = compare(&["--require", "outage_s.verdikt == 'a_lower'"]);
+    unknown.expect_code(3);
+    assert!(
+        unknown.stderr.contains("outage_s.verdict"),
+        "{}",
+        unknown.stderr
+    );
+    // What was not compared meets nothing, and that comes first.
+    let refused = instrument.run(["compare", "a", "other", "--require", "outage_s.a.n > 0"]);
+    refused.expect_code(2);
+    assert!(
+        refused.stderr.contains("not met, not measured"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn a_campaign_against_itself_has_no_winner() {
     let instrument = instrument();
     results(&instrument, "a", 0.0, |_, _| {});

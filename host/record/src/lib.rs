@@ -31,8 +31,8 @@ pub use io::{
     JournalEntry, MAX_ARTIFACTS, MAX_EVENT_LINE_BYTES, MAX_EVENTS, MAX_FRAME_BYTES, MAX_FRAME_GAPS,
     MAX_GAP_BUCKETS, MAX_JSON_BYTES, MAX_METRIC_ROWS, ManifestHead, PART_SUFFIX, REQUESTS_SCHEMA,
     RequestJournalReader, RequestJournalWriter, RequestParquetWriter, RunFiles, SealSummary,
-    for_each_gap, for_each_request, journal_in_use, open_regular, read_events, read_gaps,
-    read_json, read_metrics_parquet, read_recorded, read_requests_parquet, read_run,
+    for_each_gap, for_each_request, journal_in_use, open_regular, read_bounded, read_events,
+    read_gaps, read_json, read_metrics_parquet, read_recorded, read_requests_parquet, read_run,
     read_run_noting, replace_files, seal_journal, seal_journal_with, sha256_file, unlocked_because,
     write_atomic, write_gaps, write_json_atomic, write_metrics_parquet, write_requests_parquet,
 };

@@ -5,6 +5,7 @@ mod judge;
 mod plugin_errors;
 mod prepare;
 mod recorder;
+mod replan;
 mod results;
 mod run;
 mod service;
@@ -21,7 +22,7 @@ pub use simulated::simulate_dir;
 pub use stage::{Canary, free_port};
 pub use stored::read_plan;
 pub use summary::{campaign_ends as print_end, timeline as print_timeline};
-pub use verify::{Checks, print as print_checks, verify_dir};
+pub use verify::verify_dir;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -30,10 +31,12 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use blackstart_plan::Plan;
+use blackstart_require::campaign_figures;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::reporter::Reporter;
+use crate::require::Requirements;
 
 /// Where and how a campaign is run.
 pub struct Execution<'a> {
@@ -43,6 +46,8 @@ pub struct Execution<'a> {
     pub reporter: &'a Reporter,
     /// Whether the operator asked to stop.
     pub interrupt: &'a Interrupt,
+    /// Objectives that the campaign is held to.
+    pub requirements: &'a Requirements,
 }
 
 /// One instrument at a time measures an address: a second one's load and faults would look like the
@@ -183,6 +188,8 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
         (false, true) => Exit::Valid,
         (false, false) => Exit::Invalid,
     };
+    let figures = campaign_figures(&report.report);
+    let exit = execution.requirements.conclude(exit, Some(&figures));
     Ok((exit, dir))
 }
 

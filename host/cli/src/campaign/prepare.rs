@@ -74,10 +74,38 @@ pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepa
         .map(|d| file.source.resolve(d))
         .collect();
     folders.extend(plugin_dirs.iter().cloned());
-    let mut plugins = Plugins::open(&folders)?;
+    let plugins = Plugins::open(&folders)?;
+    let instrument = InstrumentFacts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        path: std::env::current_exe().map_err(Failure::internal)?,
+    };
+    plan_file(file, plugins, instrument, |file, plan| {
+        api_key(plan)?;
+        running_processes(file, plan)
+    })
+}
+
+/// The instrument that runs a campaign, as far as its plan names it.
+pub struct InstrumentFacts {
+    /// Its version.
+    pub version: String,
+    /// Where it is, for `${blackstart}` in commands.
+    pub path: PathBuf,
+}
+
+/// Plans a campaign with these plugins. `here` looks at what only the machine that runs it can say.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn plan_file(
+    file: CampaignFile,
+    mut plugins: Plugins,
+    instrument: InstrumentFacts,
+    here: impl FnOnce(&CampaignFile, &Plan) -> Result<(), Failure>,
+) -> Result<Prepared, Failure> {
     let mut context = BuildContext {
-        instrument_version: env!("CARGO_PKG_VERSION").to_owned(),
-        instrument_path: std::env::current_exe().map_err(Failure::internal)?,
+        instrument_version: instrument.version,
+        instrument_path: instrument.path,
         ..BuildContext::default()
     };
     let use_plugin = |context: &mut BuildContext, artifact: &Artifact| {
@@ -114,8 +142,7 @@ pub fn prepare_file(file: CampaignFile, plugin_dirs: &[PathBuf]) -> Result<Prepa
     }
 
     let mut plan = build_plan(&file, &context)?;
-    api_key(&plan)?;
-    running_processes(&file, &plan)?;
+    here(&file, &plan)?;
     let templates = gate_templates(&file, &plugins, &plan, &gates)?;
     let fault = fault
         .map(|(artifact, template, info)| arm_dry(&file, &mut plan, &artifact, template, &info))

@@ -13,9 +13,8 @@ use blackstart_load::Secret;
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
-    ArtifactMismatch, Boundaries, EventKind, Finding, Manifest, ManifestHead, RunFiles, RunRecords,
-    read_events, read_json, read_recorded, read_run_noting, replace_files, seal_journal,
-    write_json_atomic,
+    ArtifactMismatch, Boundaries, Event, EventKind, Finding, Manifest, ManifestHead, RunFiles,
+    read_json, read_recorded, replace_files, seal_journal, write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
@@ -109,6 +108,8 @@ pub struct CampaignEnd {
     pub valid: bool,
     /// The figures.
     pub analysis: CampaignAnalysis,
+    /// The report that holds them.
+    pub report: CampaignReport,
     /// Whether it ended early.
     pub partial: bool,
 }
@@ -357,40 +358,24 @@ fn analyse_and_judge(
         // The instrument was killed before the journal was sealed; its records are whole.
         seal_journal(dir).map_err(Failure::records)?;
     }
-    let written_by = logs_end_unix_ns(&files);
-    let boundaries: Vec<Boundaries> = plan
-        .target
-        .replicas
-        .iter()
-        .map(|r| {
-            match_replica_log(
-                plugins,
-                plan.matcher.plugin.as_deref(),
-                &plan.matcher.config.to_string(),
-                &r.id,
-                &files.server_log(&r.id),
-                written_by,
-            )
-        })
-        .collect();
-    figures(plugins, gates, plan, planned, dir, Some(boundaries))
+    figures(plugins, gates, plan, planned, dir)
 }
 
-/// Latest instant that a run's logs hold: that of its last event. It places stamps without a year, and
-/// the time of the analysis would place them into the year of the analysis.
-fn logs_end_unix_ns(files: &RunFiles) -> i64 {
-    let events = read_events(&files.events()).map_or_else(|_| Vec::new(), |log| log.events);
+/// The wall-clock time at which a run's record ends: as long as its clock says after its epoch.
+/// Without an epoch it is now.
+fn ends_unix_ns(events: &[Event]) -> i64 {
     let epoch = events.iter().find_map(|e| match e.kind {
         EventKind::Epoch { unix_ns, .. } => Some(unix_ns),
         _ => None,
     });
     let last_ns = events.iter().map(|e| e.at_ns).max().unwrap_or(0);
-    // Without an epoch no stamp can be joined with the run anyway.
-    epoch.map_or_else(blackstart_clock::unix_ns, |at| at.saturating_add(last_ns))
+    epoch.map_or_else(blackstart_clock::unix_ns, |epoch| {
+        epoch.saturating_add(last_ns)
+    })
 }
 
-/// Analyses and judges what is recorded of a run: with these boundaries, or with those that an
-/// earlier analysis stored. Writes nothing.
+/// Matches, analyses and judges what is recorded of a run. Writes nothing, and takes nothing from an
+/// earlier analysis.
 ///
 /// # Errors
 /// When the records cannot be read, the plan defines no method, or this machine could not run a
@@ -401,19 +386,24 @@ pub(super) fn figures(
     plan: &Arc<Plan>,
     planned: &RunPlan,
     dir: &Path,
-    boundaries: Option<Vec<Boundaries>>,
 ) -> Result<AnalysedRun, Failure> {
-    let read = match boundaries {
-        Some(boundaries) => read_recorded(dir).map(|(records, notes)| {
-            let records = RunRecords {
-                boundaries,
-                ..records
-            };
-            (records, notes)
-        }),
-        None => read_run_noting(dir),
-    };
-    let (records, notes) = read.map_err(Failure::records)?;
+    let (mut records, notes) = read_recorded(dir).map_err(Failure::records)?;
+    let ends_unix_ns = ends_unix_ns(&records.events);
+    records.boundaries = plan
+        .target
+        .replicas
+        .iter()
+        .map(|r| {
+            match_replica_log(
+                plugins,
+                plan.matcher.plugin.as_deref(),
+                &plan.matcher.config.to_string(),
+                &r.id,
+                &RunFiles::new(dir).server_log(&r.id),
+                ends_unix_ns,
+            )
+        })
+        .collect();
     let mut analysis = analyze_run(plan, planned, &records)
         .map_err(|e| Failure::internal(e).context(format!("analysing run {}", planned.run)))?;
     analysis.notes.extend(notes);
@@ -537,6 +527,7 @@ fn conclude(
     Ok(CampaignEnd {
         valid,
         analysis,
+        report,
         partial,
     })
 }
@@ -548,24 +539,30 @@ pub(super) fn seal(
     host: BTreeMap<String, String>,
     partial: bool,
 ) -> Result<(), Failure> {
+    let manifest = Manifest::build(dir, manifest_head(plan, host, partial));
+    let manifest = manifest.map_err(Failure::internal)?;
+    write(&dir.join("manifest.json"), &manifest)
+}
+
+/// What the manifest says besides the files.
+pub(super) fn manifest_head(
+    plan: &Plan,
+    host: BTreeMap<String, String>,
+    partial: bool,
+) -> ManifestHead {
     let grants = plan
         .fault
         .iter()
         .map(|f| (f.variant.clone(), f.grant.clone()))
         .collect::<BTreeMap<String, GrantPlan>>();
-    let manifest = Manifest::build(
-        dir,
-        ManifestHead {
-            instrument_version: plan.instrument_version.clone(),
-            campaign: plan.campaign.clone(),
-            config_sha256: plan.config_sha256.clone(),
-            seeds: plan.runs.iter().map(|r| r.seed).collect(),
-            plugins: plan.plugins.clone(),
-            grants,
-            host,
-            partial,
-        },
-    )
-    .map_err(Failure::internal)?;
-    write(&dir.join("manifest.json"), &manifest)
+    ManifestHead {
+        instrument_version: plan.instrument_version.clone(),
+        campaign: plan.campaign.clone(),
+        config_sha256: plan.config_sha256.clone(),
+        seeds: plan.runs.iter().map(|r| r.seed).collect(),
+        plugins: plan.plugins.clone(),
+        grants,
+        host,
+        partial,
+    }
 }

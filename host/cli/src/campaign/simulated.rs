@@ -28,21 +28,8 @@ pub fn simulate_dir(
     seeds: &[u64],
     plugin_dirs: &[PathBuf],
 ) -> Result<(Plan, CampaignEnd), Failure> {
-    let mut plan = blackstart_simulate::plan(scenario, settings, seeds)
-        .map_err(|e| Failure::new(Exit::Configuration, e))?;
-    add_plugins(&mut plan, plugin_dirs)?;
-    let file = format!(
-        "# Simulated: no server was measured. Scenario {}: {}.\n\
-         # blackstart simulate --scenario {} --seed {} --seeds {} --rate {} --noise {}\n",
-        scenario.name,
-        scenario.about,
-        scenario.name,
-        seeds.first().copied().unwrap_or_default(),
-        seeds.len(),
-        settings.rate_per_s,
-        settings.noise,
-    );
-    plan.config_sha256 = hex::encode(Sha256::digest(file.as_bytes()));
+    let plugins = Plugins::open(plugin_dirs)?;
+    let (plan, file) = plan(scenario, settings, seeds, &plugins)?;
     create(dir)?;
     let fail = |what: &Path, e: std::io::Error| {
         Failure::internal(e).context(format!("writing {}", what.display()))
@@ -60,6 +47,65 @@ pub fn simulate_dir(
     }
     seal(dir, &plan, host, false)?;
     analyze_dir(dir, plugin_dirs)
+}
+
+/// The plan of a simulated campaign, and its campaign file: a comment that says how it was made.
+fn plan(
+    scenario: &Scenario,
+    settings: Settings,
+    seeds: &[u64],
+    plugins: &Plugins,
+) -> Result<(Plan, String), Failure> {
+    let mut plan = blackstart_simulate::plan(scenario, settings, seeds)
+        .map_err(|e| Failure::new(Exit::Configuration, e))?;
+    add_plugins(&mut plan, plugins)?;
+    let file = format!(
+        "# Simulated: no server was measured. Scenario {}: {}.\n\
+         {COMMAND} --scenario {} --seed {} --seeds {} --rate {} --noise {}\n",
+        scenario.name,
+        scenario.about,
+        scenario.name,
+        seeds.first().copied().unwrap_or_default(),
+        seeds.len(),
+        settings.rate_per_s,
+        settings.noise,
+    );
+    plan.config_sha256 = hex::encode(Sha256::digest(file.as_bytes()));
+    Ok((plan, file))
+}
+
+/// What a simulated campaign's file says of how it was made.
+const COMMAND: &str = "# blackstart simulate";
+
+/// The plan of a simulated campaign once more, from its campaign file; `None` where that is no such one.
+///
+/// # Errors
+/// As [`simulate_dir`].
+pub(super) fn replan(file: &str, plugins: &Plugins) -> Result<Option<Plan>, Failure> {
+    let Some(command) = file.lines().find_map(|line| line.strip_prefix(COMMAND)) else {
+        return Ok(None);
+    };
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let of = |name: &str| {
+        let pair = words.chunks(2).find(|pair| pair.first() == Some(&name));
+        pair.and_then(|pair| pair.get(1)).copied()
+    };
+    let read = || {
+        let scenario = blackstart_simulate::scenario(of("--scenario")?)?;
+        let seed: u64 = of("--seed")?.parse().ok()?;
+        // As many as can be asked for.
+        let seeds: u64 = of("--seeds")?.parse().ok().filter(|n| *n <= 1_000_000)?;
+        let settings = Settings {
+            rate_per_s: of("--rate")?.parse().ok()?,
+            noise: of("--noise")?.parse().ok()?,
+        };
+        let seeds: Vec<u64> = (0..seeds).map(|k| seed.wrapping_add(k)).collect();
+        Some((scenario, settings, seeds))
+    };
+    let Some((scenario, settings, seeds)) = read() else {
+        return Ok(None);
+    };
+    plan(scenario, settings, &seeds, plugins).map(|(plan, _)| Some(plan))
 }
 
 /// The files of one run.
@@ -101,8 +147,7 @@ fn create(dir: &Path) -> Result<(), Failure> {
 }
 
 /// All gates judge a simulated run, and the matchers read its logs, as those of any campaign.
-fn add_plugins(plan: &mut Plan, plugin_dirs: &[PathBuf]) -> Result<(), Failure> {
-    let plugins = Plugins::open(plugin_dirs)?;
+fn add_plugins(plan: &mut Plan, plugins: &Plugins) -> Result<(), Failure> {
     for (id, artifact) in plugins.gates()? {
         let name = artifact.label().name.clone();
         plan.plugins.insert(name.clone(), identity(&artifact));

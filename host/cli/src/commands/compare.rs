@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use blackstart_analyze::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CampaignComparison, CompareInput,
     ComparedEndpoint, ComparedSide, EndpointSide, Interval, Pairing, RUN_ANALYSIS_SCHEMA_VERSION,
-    RunAnalysis, Verdict, compare, precision,
+    RunAnalysis, Verdict, compare,
 };
 use blackstart_plan::Plan;
-use blackstart_record::read_json;
+use blackstart_record::{read_json, write_atomic};
+use blackstart_require::{comparison_figures, comparison_names};
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,6 +19,7 @@ use crate::campaign::read_plan;
 use crate::exit::{Exit, Failure};
 use crate::output::{out, out_text};
 use crate::reporter::{Reporter, harmless};
+use crate::require::Requirements;
 
 /// `compare`
 #[derive(Debug, Args)]
@@ -38,6 +40,11 @@ pub struct CompareArgs {
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
+    /// Write the comparison as one self-contained page, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    requirements: Requirements,
 }
 
 /// A results directory, read.
@@ -56,6 +63,7 @@ const MAX_KEYS: usize = 20;
 
 /// Runs the command.
 pub fn run(args: CompareArgs) -> Outcome {
+    args.requirements.check(&comparison_names())?;
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let pairing = match (args.paired, args.unpaired) {
         (true, _) => Pairing::Paired,
@@ -74,13 +82,22 @@ pub fn run(args: CompareArgs) -> Outcome {
     } else {
         print(&comparison);
     }
-    Ok(match &comparison.refusal {
+    if let Some(path) = &args.html {
+        let page = blackstart_report::render_comparison(&comparison).map_err(Failure::internal)?;
+        write_atomic(path, page.as_bytes()).map_err(|e| {
+            Failure::new(Exit::Configuration, e)
+                .help("give --html a file in a folder that this user may write")
+        })?;
+    }
+    let exit = match &comparison.refusal {
         None => Exit::Valid,
         Some(why) => {
             Reporter::new().say(format!("error: not compared: {why}"));
             Exit::Invalid
         }
-    })
+    };
+    let figures = comparison_figures(&comparison);
+    Ok(args.requirements.conclude(exit, Some(&figures)))
 }
 
 fn input(side: &Side) -> CompareInput<'_> {
@@ -215,38 +232,9 @@ fn print_side(name: &str, side: &ComparedSide) {
     }
 }
 
-/// Decimals that an endpoint is shown with: no more than its uncertainty leaves.
-fn decimals(e: &ComparedEndpoint) -> usize {
-    let known = e.a.uncertainty.into_iter().chain(e.b.uncertainty);
-    match (known.reduce(f64::min), e.unit.as_str()) {
-        (None, "ms") => 1,
-        (known, _) => precision::decimals(known),
-    }
-}
-
 fn print_endpoint(e: &ComparedEndpoint) {
-    let d = decimals(e);
-    let censored = !(e.a.censored.is_empty() && e.b.censored.is_empty());
-    let (lead, of_a, of_b, difference, interval) = if censored {
-        ("KM", e.a.centre(), e.b.centre(), e.median_difference, None)
-    } else if e.heavy_tailed {
-        let interval = e.shift_interval.or(e.mean_interval);
-        (
-            "median",
-            e.a.median,
-            e.b.median,
-            e.median_difference,
-            interval,
-        )
-    } else {
-        (
-            "mean",
-            e.a.mean,
-            e.b.mean,
-            e.mean_difference,
-            e.mean_interval,
-        )
-    };
+    let d = e.decimals();
+    let lead = e.leading();
     let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.d$}"));
     let signed = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:+.d$}"));
     let span = |i: Option<Interval>| {
@@ -256,17 +244,18 @@ fn print_endpoint(e: &ComparedEndpoint) {
         )
     };
     out_text!(
-        "{:<30} {lead:<6} {:>10} {:>10} {:>10}  {:<20} {:>7}",
+        "{:<30} {:<6} {:>10} {:>10} {:>10}  {:<20} {:>7}",
         format!("{} ({})", e.name, e.unit),
-        number(of_a),
-        number(of_b),
-        signed(difference),
-        span(interval),
+        lead.word,
+        number(lead.a),
+        number(lead.b),
+        signed(lead.difference),
+        span(lead.interval),
         e.p_adjusted
             .map_or_else(|| "–".to_owned(), |p| format!("{p:.4}"))
     );
     wrapped(4, &words(&e.verdict, &e.unit, d));
-    if e.a.values.is_empty() && e.b.values.is_empty() && !censored {
+    if e.a.values.is_empty() && e.b.values.is_empty() && !e.censored() {
         return;
     }
     let mut parts = vec![

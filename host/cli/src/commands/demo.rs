@@ -12,6 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::out;
 use crate::reporter::Reporter;
+use crate::require::Requirements;
 
 /// The campaign, as it stands in `examples/demo/`.
 const CAMPAIGN: &str = include_str!("../../../../examples/demo/campaign.toml");
@@ -64,6 +65,7 @@ pub fn run(args: DemoArgs) -> Outcome {
             out: &args.out,
             reporter: &reporter,
             interrupt: &interrupt,
+            requirements: &Requirements::default(),
         },
     )?;
     out!("{}", dir.display());

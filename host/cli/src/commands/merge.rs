@@ -99,6 +99,7 @@ fn read(dir: &Path) -> Result<Part, Failure> {
     if journal.exists() {
         return Err(at("its instrument was killed").help("run `blackstart analyze` on it first"));
     }
+    load::check_sealed(dir)?;
     let spec = load::read_spec(dir)?;
     let events = read_events(&RunFiles::new(dir).events())
         .map_err(Failure::records)?

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use blackstart_require::campaign_names;
 use clap::Args;
 
 use crate::Outcome;
@@ -10,6 +11,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::out;
 use crate::reporter::Reporter;
+use crate::require::Requirements;
 
 /// `run`
 #[derive(Debug, Args)]
@@ -28,10 +30,13 @@ pub struct RunArgs {
     /// Number of runs instead of the file's (the published profile accepts only the pinned one)
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
+    #[command(flatten)]
+    requirements: Requirements,
 }
 
 /// Runs the command. The results directory is the last line on stdout.
 pub fn run(args: RunArgs) -> Outcome {
+    args.requirements.check(&campaign_names())?;
     let prepared = prepare(&args.file, &args.plugin_dir, args.runs)?;
     let reporter = Reporter::new();
     for warning in &prepared.warnings {
@@ -48,6 +53,7 @@ pub fn run(args: RunArgs) -> Outcome {
             out: &args.out,
             reporter: &reporter,
             interrupt: &interrupt,
+            requirements: &args.requirements,
         },
     )?;
     out!("{}", dir.display());

@@ -13,6 +13,7 @@ use crate::Outcome;
 use crate::exit::{Exit, Failure};
 use crate::output::{out, out_text};
 use crate::reporter::Reporter;
+use crate::require::{self, Requirements};
 
 /// `verify`
 #[derive(Debug, Args)]
@@ -27,6 +28,8 @@ pub struct VerifyArgs {
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    requirements: Requirements,
 }
 
 /// Largest report that is read.
@@ -59,11 +62,15 @@ struct NotRecomputed {
 /// Runs the command.
 pub fn run(args: VerifyArgs) -> Outcome {
     if load::is_load(&args.path) {
-        return load::verify(&args.path, args.json);
+        return load::verify(&args.path, args.json, &args.requirements);
     }
     if args.path.is_dir() {
-        return crate::campaign::verify_dir(&args.path, args.json);
+        return crate::campaign::verify_dir(&args.path, args.json, &args.requirements);
     }
+    require::refuse(
+        &args.requirements,
+        "a published report of schema version 1 is held to none; give a results directory",
+    )?;
     let report = read_bounded(&args.path)?;
     let endpoints_path = args
         .endpoints

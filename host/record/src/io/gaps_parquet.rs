@@ -102,9 +102,11 @@ impl GapParquetWriter {
 ///
 /// # Errors
 /// When it cannot be read, has other columns or is damaged. Rows before the damage were shown.
-pub fn for_each_gap(path: &Path, show: impl FnMut(Vec<Gap>)) -> Result<(), RecordError> {
+pub fn for_each_gap(path: &Path, mut show: impl FnMut(Vec<Gap>)) -> Result<(), RecordError> {
     // Memory is that of one row group, however many rows there are.
-    for_each_group(path, GAPS_SCHEMA, usize::MAX, read_group, show)
+    for_each_group(path, GAPS_SCHEMA, usize::MAX, read_group, |rows, _| {
+        show(rows)
+    })
 }
 
 fn read_group(columns: &mut ColumnsIn<'_>) -> ParquetResult<Vec<Gap>> {

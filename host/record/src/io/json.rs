@@ -43,7 +43,10 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
 }
 
 /// Reads a whole file of at most `limit` bytes.
-pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RecordError> {
+///
+/// # Errors
+/// When it cannot be read, is no regular file, or is larger.
+pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RecordError> {
     let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     let mut bytes = Vec::new();
     file.take(limit + 1)

@@ -53,6 +53,8 @@ pub enum ArtifactMismatch {
         expected_sha256: String,
         /// As found.
         found_sha256: String,
+        /// Size as found; the listed one may be what is wrong.
+        found_bytes: u64,
     },
 }
 
@@ -101,6 +103,7 @@ impl Manifest {
                     path: name.clone(),
                     expected_sha256: entry.sha256.clone(),
                     found_sha256,
+                    found_bytes: bytes,
                 });
             }
         }

@@ -30,7 +30,7 @@ pub use journal::{
     JournalEntry, MAX_FRAME_BYTES, MAX_FRAME_GAPS, RequestJournalReader, RequestJournalWriter,
     journal_in_use, unlocked_because,
 };
-pub use json::{MAX_JSON_BYTES, read_json, sha256_file, write_json_atomic};
+pub use json::{MAX_JSON_BYTES, read_bounded, read_json, sha256_file, write_json_atomic};
 pub use manifest_files::{ArtifactMismatch, MAX_ARTIFACTS, ManifestHead};
 pub use metrics_parquet::{MAX_METRIC_ROWS, read_metrics_parquet, write_metrics_parquet};
 pub use plain::open_regular;

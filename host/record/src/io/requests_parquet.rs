@@ -16,7 +16,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::Type;
 
 use super::atomic::AtomicFile;
-use super::columns::{ColumnsIn, ColumnsOut, ROW_GROUP_ROWS, properties};
+use super::columns::{ColumnsIn, ColumnsOut, MAX_ROW_GROUP_ROWS, ROW_GROUP_ROWS, properties};
 use super::plain::open_regular;
 use crate::{CensorKind, ErrorClass, FinishReason, Outcome, RecordError, RequestRecord};
 
@@ -191,7 +191,9 @@ pub fn write_requests_parquet(path: &Path, records: &[RequestRecord]) -> Result<
 /// When it cannot be read, has other columns, exceeds a bound or is damaged.
 pub fn read_requests_parquet(path: &Path) -> Result<Vec<RequestRecord>, RecordError> {
     let mut records = read_table(path, REQUESTS_SCHEMA, MAX_SCHEDULED_REQUESTS, read_group)?;
-    records.sort_by_key(|r| r.index);
+    if !records.is_sorted_by_key(|r| r.index) {
+        records.sort_by_key(|r| r.index);
+    }
     if let Some(pair) = records.windows(2).find(|w| w[0].index == w[1].index) {
         return Err(RecordError::damaged(
             path,
@@ -215,7 +217,7 @@ pub fn for_each_request(
         REQUESTS_SCHEMA,
         MAX_SCHEDULED_REQUESTS,
         read_group,
-        |rows| rows.iter().for_each(&mut show),
+        |rows, _| rows.iter().for_each(&mut show),
     )
 }
 
@@ -227,8 +229,13 @@ pub(crate) fn read_table<T>(
     read_group: fn(&mut ColumnsIn<'_>) -> ParquetResult<Vec<T>>,
 ) -> Result<Vec<T>, RecordError> {
     let mut all = Vec::new();
-    for_each_group(path, expected, max_rows, read_group, |rows| {
-        all.extend(rows)
+    for_each_group(path, expected, max_rows, read_group, |rows, still| {
+        // At once for the whole table: a vector that grows holds everything twice while it moves.
+        if all.is_empty() {
+            // What a file says of its length may be more than there is memory; then it grows.
+            let _ = all.try_reserve_exact(still);
+        }
+        all.extend(rows);
     })?;
     Ok(all)
 }
@@ -239,13 +246,14 @@ enum Columns {
     Other,
 }
 
-/// Shows the row groups of a table with exactly these columns, one after the other.
+/// Shows the row groups of a table with exactly these columns, one after the other, each with how many
+/// rows the file says that it and those behind it hold, within the bound.
 pub(crate) fn for_each_group<T>(
     path: &Path,
     expected: &str,
     max_rows: usize,
     read_group: fn(&mut ColumnsIn<'_>) -> ParquetResult<Vec<T>>,
-    mut show: impl FnMut(Vec<T>),
+    mut show: impl FnMut(Vec<T>, usize),
 ) -> Result<(), RecordError> {
     let file = open_regular(path).map_err(|e| RecordError::io(path, "open it", e))?;
     // The library promises an error for damaged files but its decoders index by what a file says; a
@@ -256,15 +264,21 @@ pub(crate) fn for_each_group<T>(
         if *metadata.schema() != *schema(expected) {
             return Ok(Columns::Other);
         }
+        // Of every group, as it says itself: none is larger than is read.
+        let said = (0..reader.num_row_groups())
+            .map(|group| reader.metadata().row_group(group).num_rows())
+            .map(|rows| usize::try_from(rows.clamp(0, MAX_ROW_GROUP_ROWS)).unwrap_or(0))
+            .sum::<usize>();
         let mut shown = 0;
         for group in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group)?;
             let rows = read_group(&mut ColumnsIn::new(group.as_ref())?)?;
+            let still = said.min(max_rows).saturating_sub(shown);
             shown += rows.len();
             if shown > max_rows {
                 return Err(ParquetError::General(format!("more than {max_rows} rows")));
             }
-            show(rows);
+            show(rows, still);
         }
         Ok(Columns::Expected)
     }));

@@ -5,6 +5,7 @@
 //! drawing has a limit, so that a damaged or hostile report cannot make a page that no browser opens.
 
 mod client;
+mod comparison;
 mod gates;
 mod glossary;
 mod headline;
@@ -27,6 +28,7 @@ mod words;
 
 use crate::json::{CampaignReport, REPORT_SCHEMA_VERSION, RunPart};
 
+pub use comparison::render_comparison;
 use markup::{esc, put, section};
 
 /// Most runs that the page shows in full; all of them are in `report.json`.
@@ -41,6 +43,16 @@ const STYLE: &str = include_str!("style.css");
 /// Why a page could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HtmlError {
+    /// The comparison has another version than this page knows.
+    #[error(
+        "the comparison has schema_version {found}, but the page shows version {expected} only: compare again"
+    )]
+    ComparisonVersion {
+        /// Its version.
+        found: u32,
+        /// [`blackstart_analyze::COMPARISON_SCHEMA_VERSION`].
+        expected: u32,
+    },
     /// The report has another version than this page knows.
     #[error(
         "the report has schema_version {found}, but report.html shows version {expected} only: make the report again with `blackstart report`"
@@ -64,10 +76,7 @@ pub fn render_html(report: &CampaignReport) -> Result<String, HtmlError> {
             expected: REPORT_SCHEMA_VERSION,
         });
     }
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"{CONTENT_POLICY}\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"referrer\" content=\"no-referrer\"><title>{} – Blackstart report</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>",
-        esc(&report.campaign.config_name)
-    );
+    let mut page = start("report", &report.campaign.config_name);
     // Shared by every drawing.
     page.push_str("<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect class=\"hatch-ground\" width=\"6\" height=\"6\"/><rect class=\"hatch-line\" width=\"2.4\" height=\"6\"/></pattern></defs></svg>");
     page.push_str("<a class=\"skip\" href=\"#verdict\">Skip to the verdict</a><main>");
@@ -89,6 +98,14 @@ pub fn render_html(report: &CampaignReport) -> Result<String, HtmlError> {
         esc(&report.instrument_version)
     );
     Ok(page)
+}
+
+/// The page up to its body: `kind` of page, and the name in its title.
+fn start(kind: &str, name: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"{CONTENT_POLICY}\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"referrer\" content=\"no-referrer\"><title>{} – Blackstart {kind}</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>",
+        esc(name)
+    )
 }
 
 /// Labels beside a run's title.

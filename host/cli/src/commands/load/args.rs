@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::exit::{Exit, Failure};
 use crate::keys;
+use crate::require::Requirements;
 use crate::when;
 
 /// `load`
@@ -146,6 +147,8 @@ pub struct LoadArgs {
     /// Print the summary as one JSON object on stdout
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) requirements: Requirements,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use blackstart_record::{PART_SUFFIX, RunFiles};
 
-use super::SPEC_FILE;
+use super::{MANIFEST_FILE, SPEC_FILE, SUMMARY_FILE};
 use crate::exit::{Exit, Failure};
 
 /// A claimed folder. What is in it goes away again unless it is [kept](Self::keep), so that the same
@@ -82,7 +82,8 @@ impl Drop for Claim {
             files.gaps(),
             files.every_gap(),
             files.events(),
-            at("summary.json"),
+            at(SUMMARY_FILE),
+            at(MANIFEST_FILE),
             at("canary.log"),
             at(SPEC_FILE),
         ] {

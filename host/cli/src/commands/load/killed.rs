@@ -87,9 +87,14 @@ pub(super) fn leaves_open(spec: &LoadSpec, events: &[Event]) -> bool {
     !events.iter().any(ended) && planned(spec).is_none()
 }
 
-/// The schedule, if `load.json` alone says it: not that of a trace, nor that of a data set's
-/// conversations, whose turns are in its file; a closed loop has none.
+/// The schedule, if `load.json` alone says it, and it is the one that was sent.
 fn planned(spec: &LoadSpec) -> Option<ConversationSchedule> {
+    seeded(spec).filter(|found| spec.schedule_sha256 == Some(found.schedule.sha256()))
+}
+
+/// The schedule of a load's seed, if `load.json` alone says it: not that of a trace, nor that of a data
+/// set's conversations, whose turns are in its file; a closed loop has none.
+pub(super) fn seeded(spec: &LoadSpec) -> Option<ConversationSchedule> {
     let Pace::Open {
         profile, requests, ..
     } = &spec.pace
@@ -97,7 +102,7 @@ fn planned(spec: &LoadSpec) -> Option<ConversationSchedule> {
         return None;
     };
     let (arrivals, seed) = (spec.load.arrivals, spec.seed);
-    let found = match (spec.conversations, &spec.prompts) {
+    Some(match (spec.conversations, &spec.prompts) {
         (None, _) => ConversationSchedule {
             schedule: schedule(arrivals, profile, *requests, seed).ok()?,
             turns: Vec::new(),
@@ -106,8 +111,7 @@ fn planned(spec: &LoadSpec) -> Option<ConversationSchedule> {
         (Some(talk), _) => {
             conversation_schedule(arrivals, profile, talk, |_| MAX_TURNS, *requests, seed).ok()?
         }
-    };
-    (spec.schedule_sha256 == Some(found.schedule.sha256())).then_some(found)
+    })
 }
 
 /// The requests of the share that have no record, without their outcome.

@@ -4,7 +4,9 @@ mod args;
 mod bars;
 mod claim;
 mod killed;
+mod seal;
 mod show;
+mod verify;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,21 +16,22 @@ use blackstart_clock::{NS_PER_MS, NS_PER_S, RunClock, monotonic_ns, wall_clock_b
 use blackstart_load::{
     CanaryTarget, ClosedLoop, LoadError, LoadHandle, LoadRun, OpenLoop, Pacing, Prompts, Secret,
 };
-use blackstart_plan::{
-    ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace, Schedule, Share,
-};
+use blackstart_plan::{ConversationSchedule, LOAD_SPEC_SCHEMA_VERSION, LoadPlan, LoadSpec, Pace};
 use blackstart_record::{
-    ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, journal_in_use,
-    read_events, read_gaps, read_json, unlocked_because, write_json_atomic,
+    ClockSample, ErrorClass, Event, EventKind, RunFiles, for_each_request, read_events, read_gaps,
+    read_json, unlocked_because, write_json_atomic,
 };
 use blackstart_report::LoadReport;
+use blackstart_require::{load_figures, load_names};
 use blackstart_tls::TlsClient;
 
 pub use args::LoadArgs;
 pub(super) use claim::Claim;
+pub(super) use seal::check_sealed;
+pub use verify::verify;
 
 use crate::Outcome;
-use crate::campaign::{Canary, Checks, Recorder, print_checks, unlocked_warning};
+use crate::campaign::{Canary, Recorder, unlocked_warning};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::out;
@@ -48,6 +51,8 @@ pub(super) const WALL_CLOCK: &str = "wall";
 
 /// What was asked for.
 pub(super) const SPEC_FILE: &str = "load.json";
+/// The hash of every file.
+const MANIFEST_FILE: &str = "manifest.json";
 
 /// The figures.
 const SUMMARY_FILE: &str = "summary.json";
@@ -78,6 +83,7 @@ impl Results {
 
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Outcome {
+    args.requirements.check(&load_names())?;
     if let Some(unix_ns) = args.start_at {
         lies_ahead(unix_ns, unix_ns - blackstart_clock::unix_ns())?;
     }
@@ -118,11 +124,14 @@ pub fn run(args: LoadArgs) -> Outcome {
         out!("{text}");
     }
     driven?;
-    Ok(if interrupt.raised() {
+    let exit = if interrupt.raised() {
         Exit::Interrupted
     } else {
         verdict(&summary.figures)
-    })
+    };
+    Ok(args
+        .requirements
+        .conclude(exit, Some(&load_figures(&summary))))
 }
 
 /// Whether a folder holds the records of a load.
@@ -138,6 +147,7 @@ pub fn is_load(dir: &Path) -> bool {
 pub fn analyze(dir: &Path) -> Outcome {
     let spec = read_spec(dir)?;
     let reporter = Reporter::new();
+    seal::check_sealed(dir)?;
     let files = RunFiles::new(dir);
     let log = read_events(&files.events()).map_err(Failure::records)?;
     let killed = files.journal().exists();
@@ -155,63 +165,6 @@ pub fn analyze(dir: &Path) -> Outcome {
     }
     out!("{}", dir.display());
     Ok(if partial { Exit::Invalid } else { Exit::Valid })
-}
-
-/// `verify` of a load's folder: its figures once more from the records, and its schedule from them.
-/// Writes nothing.
-///
-/// # Errors
-/// When the folder cannot be read, or its records are not sealed.
-pub fn verify(dir: &Path, json: bool) -> Outcome {
-    let spec = read_spec(dir)?;
-    let files = RunFiles::new(dir);
-    let unsealed = |what: &str, help: String| {
-        let what = format!("{}: {what}", dir.display());
-        Err(Failure::message(Exit::Configuration, what).help(help))
-    };
-    if journal_in_use(&files.journal()).map_err(Failure::records)? {
-        return unsealed("the load is still running", "stop it or wait".to_owned());
-    }
-    if files.journal().exists() {
-        return unsealed(
-            "its instrument was killed, and nothing is summed up yet",
-            format!("run `blackstart analyze {}` first", dir.display()),
-        );
-    }
-    let events = read_events(&files.events())
-        .map_err(Failure::records)?
-        .events;
-    let mut checks = Checks::default();
-    if let Some(expected) = &spec.schedule_sha256
-        && spec.share == Share::WHOLE
-        && !killed::leaves_open(&spec, &events)
-    {
-        let mut times = Vec::new();
-        for_each_request(&files.requests(), |r| times.push((r.index, r.intended_ns)))
-            .map_err(Failure::records)?;
-        times.sort_unstable();
-        let found = Schedule {
-            intended_ns: times.into_iter().map(|(_, at_ns)| at_ns).collect(),
-        };
-        checks.check(
-            "schedule_sha256",
-            expected,
-            found.sha256(),
-            "requests.parquet",
-        );
-    }
-    // Where the folder stood when it was written is no figure of it.
-    let published: Option<LoadReport> = read_json(&dir.join(SUMMARY_FILE)).ok();
-    let out = published.and_then(|summary| summary.out);
-    let summary = summarise(&spec, dir, was_cut_off(&events), out)?;
-    checks.file("summary", &summary, dir, SUMMARY_FILE)?;
-    let reporter = Reporter::new();
-    if let Some(killed) = &summary.figures.killed {
-        show::killed(killed)
-            .into_iter()
-            .for_each(|line| reporter.say(line));
-    }
-    print_checks(checks, json, dir)
 }
 
 /// Says that nothing keeps others away from the records, where that is so.
@@ -535,15 +488,17 @@ fn offered_length_ns(spec: &LoadSpec) -> i64 {
     }
 }
 
-/// Figures of what is on disk, which are then on disk too.
+/// Figures of what is on disk, which are then on disk too, and the seal over all of it.
 pub(super) fn sum_up(
     spec: &LoadSpec,
     dir: &Path,
     partial: bool,
     out: Option<String>,
 ) -> Result<LoadReport, Failure> {
-    let summary = summarise(spec, dir, partial, out)?;
+    let events = read_events(&RunFiles::new(dir).events()).map_err(Failure::records)?;
+    let summary = summarise(spec, dir, &events.events, partial, out)?;
     write_json_atomic(&dir.join(SUMMARY_FILE), &summary).map_err(Failure::internal)?;
+    seal::seal(spec, dir, partial)?;
     Ok(summary)
 }
 
@@ -551,6 +506,7 @@ pub(super) fn sum_up(
 fn summarise(
     spec: &LoadSpec,
     dir: &Path,
+    events: &[Event],
     partial: bool,
     out: Option<String>,
 ) -> Result<LoadReport, Failure> {
@@ -567,9 +523,8 @@ fn summarise(
     });
     for_each_request(&files.requests(), |r| figures.push(r)).map_err(Failure::records)?;
     let gaps = read_gaps(&files.gaps()).map_err(Failure::records)?;
-    let events = read_events(&files.events()).map_err(Failure::records)?;
-    let mut figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), &events.events);
-    if killed::leaves_open(spec, &events.events) {
+    let mut figures = figures.finish(&gaps.merged(i64::MIN, i64::MAX), events);
+    if killed::leaves_open(spec, events) {
         // Figures of the survivors would flatter.
         figures.goodput = None;
         figures.offered_rate = None;
