@@ -401,7 +401,8 @@ fn compare(input: &CrossCheckInput<'_>, found: &mut CrossCheck, away: &[Away]) {
             "no stretch below the threshold is longer than a blip, so that the time hangs on single seconds".to_owned()
         }
         (Some(last), Some(_), _) if before(after_anchor(input, last.start)) => format!(
-            "service fell again {:.3} s after the anchor, {}",
+            "service fell {} {:.3} s after the anchor, {}",
+            if away.len() > 1 { "again" } else { "only" },
             after_anchor(input, last.start),
             if found.back_s.is_some() {
                 "after the return that the detector found"
@@ -620,7 +621,7 @@ mod tests {
         // And one that the detector saw from the anchor on as service that held.
         let (detected, check) = both(&exact(away(&[(100, 130)])));
         assert_eq!(detected.ttr_s, Some(0.0));
-        assert!(flag(&check).unwrap().contains("fell again 100.000 s"));
+        assert!(flag(&check).unwrap().contains("fell only 100.000 s"));
     }
 
     #[test]
