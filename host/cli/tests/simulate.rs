@@ -65,6 +65,21 @@ fn a_simulated_directory_is_analysed_and_verified_like_any_other() {
 }
 
 #[test]
+fn a_page_says_what_its_time_to_recovery_does_not() {
+    for (scenario, says) in [
+        ("relapse", "Service fell again after it counted as back"),
+        (
+            "short-watch",
+            "service seemed back then, but the load ended before that could be confirmed",
+        ),
+    ] {
+        let (_instrument, dir) = simulated(scenario, "3", 0);
+        let page = std::fs::read_to_string(Path::new(&dir).join("report.html")).unwrap();
+        assert!(page.contains(says), "{scenario}");
+    }
+}
+
+#[test]
 fn the_matcher_finds_the_planted_lines_in_a_captured_log() {
     let (_instrument, dir) = simulated("crash", "4", 0);
     let (found, planted) = (boundaries(Path::new(&dir)), planted(Path::new(&dir)));

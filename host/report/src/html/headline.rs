@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use blackstart_analyze::{Endpoint, EndpointKind, RunAnalysis, Summary};
+use blackstart_analyze::{Endpoint, EndpointKind, RecoveryStatus, RunAnalysis, Summary};
 
 use crate::json::{CampaignReport, RunPart};
 
@@ -107,8 +107,11 @@ fn sentences(report: &CampaignReport) -> String {
             "goodput did not come back"
         )
     );
-    if let Some(lead) = lead(report) {
-        put!(out, " {lead}");
+    for said in [unconfirmed(report), again(report), lead(report)]
+        .into_iter()
+        .flatten()
+    {
+        put!(out, " {said}");
     }
     if let Some(lost) = lost(report) {
         put!(out, " {lost}");
@@ -161,7 +164,7 @@ fn duration(report: &CampaignReport, name: &str, said: &str, never: &str) -> Str
         .reduce(f64::min)
         .map_or_else(String::new, secs);
     let mut out = format!(
-        "{never} in {} of {n} {} within the at least {watched} that it was watched",
+        "{never} in {} of {n} {} within {watched}, at the least",
         e.censored.len(),
         runs(n)
     );
@@ -247,6 +250,36 @@ fn lost(report: &CampaignReport) -> Option<String> {
                 )
             }),
     }
+}
+
+/// Service that seemed back when the load ended: neither a recovery nor the lack of one.
+fn unconfirmed(report: &CampaignReport) -> Option<String> {
+    let seemed = |r: &&RunPart| r.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed;
+    let n = counted(report).filter(seemed).count();
+    (n > 0).then(|| {
+        format!(
+            "In {n} of {} service seemed back then, but the load ended before that could be confirmed.",
+            of_runs(report)
+        )
+    })
+}
+
+/// Outages after a recovery, which no time to recovery tells.
+fn again(report: &CampaignReport) -> Option<String> {
+    let again = |r: &&RunPart| r.analysis.recovery.pre_fault.redegradations > 0;
+    let n = counted(report).filter(again).count();
+    (n > 0).then(|| {
+        format!(
+            "<strong>Service fell again after it counted as back</strong> in {n} of {}: the times above end before that.",
+            of_runs(report)
+        )
+    })
+}
+
+/// "1 run", "3 runs": those that count.
+fn of_runs(report: &CampaignReport) -> String {
+    let n = counted(report).count() as u64;
+    format!("{n} {}", runs(n))
 }
 
 /// Why goodput can be back before the replica, where that happened in a run that counts.
