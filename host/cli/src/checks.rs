@@ -50,6 +50,37 @@ struct Verdict {
     not_recomputed: Vec<NotRecomputed>,
 }
 
+/// The files of a folder are those that its manifest sealed, as far as a mismatch `counts`.
+///
+/// # Errors
+/// Names every other file (exit 2).
+pub fn check_unaltered(
+    dir: &Path,
+    manifest: &Manifest,
+    subject: &str,
+    counts: impl Fn(&ArtifactMismatch) -> bool,
+) -> Result<(), Failure> {
+    let differences: Vec<String> = manifest
+        .check(dir)
+        .map_err(Failure::internal)?
+        .iter()
+        .filter(|mismatch| counts(mismatch))
+        .map(ToString::to_string)
+        .collect();
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Invalid,
+        format!(
+            "{}: the {subject} are not those that the manifest sealed: {}",
+            dir.display(),
+            differences.join(", ")
+        ),
+    )
+    .help("restore them from a copy; `blackstart verify` lists every difference"))
+}
+
 /// Assertions under way.
 #[derive(Debug, Default)]
 pub struct Checks {

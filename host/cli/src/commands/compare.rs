@@ -8,7 +8,7 @@ use blackstart_analyze::{
     RunAnalysis, Verdict, compare,
 };
 use blackstart_plan::Plan;
-use blackstart_record::{read_json, write_atomic};
+use blackstart_record::{ArtifactMismatch, Manifest, read_json, write_atomic};
 use blackstart_require::{comparison_figures, comparison_names};
 use clap::Args;
 use serde::de::DeserializeOwned;
@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 use crate::campaign::read_plan;
+use crate::checks::check_unaltered;
 use crate::exit::{Exit, Failure};
 use crate::output::{out, out_text};
 use crate::reporter::{Reporter, harmless};
@@ -49,6 +50,8 @@ pub struct CompareArgs {
 
 /// A results directory, read.
 struct Side {
+    /// Whether a manifest says that its documents are those that were written.
+    sealed: bool,
     plan: Plan,
     campaign: CampaignAnalysis,
     runs: Vec<RunAnalysis>,
@@ -70,10 +73,18 @@ pub fn run(args: CompareArgs) -> Outcome {
         (_, true) => Pairing::Unpaired,
         _ => Pairing::Auto,
     };
-    let comparison = compare(input(&a), input(&b), pairing, args.margin).map_err(|e| {
+    let mut comparison = compare(input(&a), input(&b), pairing, args.margin).map_err(|e| {
         Failure::new(Exit::Configuration, e)
             .help("leave --paired out to compare the samples, and give --margin as percent above 0")
     })?;
+    for (name, side) in [("A", &a), ("B", &b)] {
+        if !side.sealed {
+            comparison.caveats.push(format!(
+                "{name} has no manifest: nothing says that its figures are those that its records gave; \
+                 `blackstart verify` on the directory recomputes them"
+            ));
+        }
+    }
     if args.json {
         out!(
             "{}",
@@ -110,34 +121,56 @@ fn input(side: &Side) -> CompareInput<'_> {
 
 fn read(dir: &Path) -> Result<Side, Failure> {
     let plan = read_plan(dir)?;
-    let campaign: CampaignAnalysis =
-        document(&dir.join("analysis.json"), CAMPAIGN_ANALYSIS_SCHEMA_VERSION)?;
+    let sealed = check_seal(dir)?;
+    let campaign: CampaignAnalysis = document(
+        dir,
+        &dir.join("analysis.json"),
+        CAMPAIGN_ANALYSIS_SCHEMA_VERSION,
+    )?;
     let mut runs = Vec::new();
     for verdict in &campaign.runs {
         let path = dir
             .join(format!("run-{}", verdict.run))
             .join("analysis.json");
-        let run: RunAnalysis = document(&path, RUN_ANALYSIS_SCHEMA_VERSION)?;
+        let run: RunAnalysis = document(dir, &path, RUN_ANALYSIS_SCHEMA_VERSION)?;
         if run.run != verdict.run || !plan.runs.iter().any(|r| r.run == run.run) {
             return Err(Failure::message(
                 Exit::Invalid,
                 format!("{}: is of run {}", path.display(), run.run),
             )
-            .help("run `blackstart analyze` on the directory"));
+            .help(format!("run `blackstart analyze {}`", dir.display())));
         }
         runs.push(run);
     }
     Ok(Side {
+        sealed,
         plan,
         campaign,
         runs,
     })
 }
 
+/// Whether the folder has a manifest; its documents are then those that it sealed.
+fn check_seal(dir: &Path) -> Result<bool, Failure> {
+    let path = dir.join("manifest.json");
+    if !path.exists() {
+        return Ok(false);
+    }
+    let manifest: Manifest = read_json(&path).map_err(Failure::records)?;
+    check_unaltered(dir, &manifest, "results", |mismatch| {
+        !matches!(mismatch, ArtifactMismatch::Unlisted(_))
+    })
+    .map(|()| true)
+}
+
 /// A document of this version. One of another version holds figures of another method.
-fn document<T: DeserializeOwned>(path: &Path, version: u32) -> Result<T, Failure> {
-    let help = "run `blackstart analyze` on the directory, which writes it anew from the records";
-    let found: Value = read_json(path).map_err(|e| Failure::new(Exit::Invalid, e).help(help))?;
+fn document<T: DeserializeOwned>(dir: &Path, path: &Path, version: u32) -> Result<T, Failure> {
+    let help = format!(
+        "run `blackstart analyze {}`, which writes it anew from the records",
+        dir.display()
+    );
+    let found: Value =
+        read_json(path).map_err(|e| Failure::new(Exit::Invalid, e).help(help.clone()))?;
     let has = &found["schema_version"];
     if has.as_u64() != Some(u64::from(version)) {
         return Err(Failure::message(
