@@ -172,6 +172,24 @@ fn a_page_is_written_and_objectives_are_held_to() {
     );
     compare(&["--html", "no/such/folder.html"]).expect_code(3);
     compare(&["--require", "outage_s.median_difference <= 4"]).expect_code(6);
+    // A script reads the outcome from the document.
+    let both = compare(&[
+        "--json",
+        "--require",
+        "outage_s.median_difference <= 4",
+        "--require",
+        "outage_s.verdict == 'a_lower'",
+    ]);
+    both.expect_code(6);
+    let document: Value = serde_json::from_str(&both.stdout).unwrap();
+    let required = document["requirements"].as_array().unwrap();
+    assert_eq!(required[0]["verdict"], "not met");
+    assert_eq!(
+        required[0]["figures"][0]["name"],
+        "outage_s.median_difference"
+    );
+    assert!(required[0]["figures"][0]["value"].as_f64().unwrap() > 4.0);
+    assert_eq!(required[1]["verdict"], "met");
     let unknown = compare(&["--require", "outage_s.verdikt == 'a_lower'"]);
     unknown.expect_code(3);
     assert!(

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use blackstart_analyze::precision::{plain, signed as signed_text};
 use blackstart_analyze::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CampaignComparison, CompareInput,
     ComparedEndpoint, ComparedSide, EndpointSide, Interval, Pairing, RUN_ANALYSIS_SCHEMA_VERSION,
@@ -85,10 +86,13 @@ pub fn run(args: CompareArgs) -> Outcome {
             ));
         }
     }
+    let figures = comparison_figures(&comparison);
     if args.json {
+        let mut document = serde_json::to_value(&comparison).map_err(Failure::internal)?;
+        args.requirements.put_into(&mut document, Some(&figures));
         out!(
             "{}",
-            serde_json::to_string_pretty(&comparison).map_err(Failure::internal)?
+            serde_json::to_string_pretty(&document).map_err(Failure::internal)?
         );
     } else {
         print(&comparison);
@@ -107,7 +111,6 @@ pub fn run(args: CompareArgs) -> Outcome {
             Exit::Invalid
         }
     };
-    let figures = comparison_figures(&comparison);
     Ok(args.requirements.conclude(exit, Some(&figures)))
 }
 
@@ -268,12 +271,12 @@ fn print_side(name: &str, side: &ComparedSide) {
 fn print_endpoint(e: &ComparedEndpoint) {
     let d = e.decimals();
     let lead = e.leading();
-    let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.d$}"));
-    let signed = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:+.d$}"));
+    let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| plain(v, d));
+    let signed = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| signed_text(v, d));
     let span = |i: Option<Interval>| {
         i.map_or_else(
             || "–".to_owned(),
-            |i| format!("[{:+.d$}, {:+.d$}]", i.lo, i.hi),
+            |i| format!("[{}, {}]", signed_text(i.lo, d), signed_text(i.hi, d)),
         )
     };
     out_text!(
@@ -303,7 +306,7 @@ fn print_endpoint(e: &ComparedEndpoint) {
         ));
     }
     if let Some(spread) = e.noise.spread {
-        parts.push(format!("spread {spread:.d$}"));
+        parts.push(format!("spread {}", plain(spread, d)));
     }
     if e.noise.uncertainty > 0.0 {
         parts.push(format!(
@@ -312,10 +315,10 @@ fn print_endpoint(e: &ComparedEndpoint) {
         ));
     }
     if let Some(floor) = e.noise.floor {
-        parts.push(format!("noise floor {floor:.d$}"));
+        parts.push(format!("noise floor {}", plain(floor, d)));
     }
     if let Some(carried) = e.carried_margin {
-        parts.push(format!("carries ±{carried:.d$}"));
+        parts.push(format!("carries ±{}", plain(carried, d)));
     }
     if let (Some(p), Some(adjusted)) = (e.p, e.p_adjusted)
         && p != adjusted
@@ -330,7 +333,9 @@ fn words(verdict: &Verdict, unit: &str, d: usize) -> String {
     match verdict {
         Verdict::ALower => "A lower".to_owned(),
         Verdict::BLower => "B lower".to_owned(),
-        Verdict::Equivalent { within } => format!("equivalent within ±{within:.d$} {unit}"),
+        Verdict::Equivalent { within } => {
+            format!("equivalent within ±{} {unit}", plain(*within, d))
+        }
         Verdict::CannotTell { why } => format!("cannot tell ({why})"),
     }
 }
@@ -339,8 +344,12 @@ fn listed(side: &EndpointSide, d: usize) -> String {
     let mut all: Vec<String> = side
         .values
         .iter()
-        .map(|v| format!("{:.d$}", v.value))
-        .chain(side.censored.iter().map(|c| format!("≥{:.d$}", c.at_least)))
+        .map(|v| plain(v.value, d))
+        .chain(
+            side.censored
+                .iter()
+                .map(|c| format!("≥{}", plain(c.at_least, d))),
+        )
         .collect();
     let more = all.len().saturating_sub(MAX_LISTED);
     all.truncate(MAX_LISTED);
