@@ -110,6 +110,16 @@ fn what_cannot_be_judged_or_was_changed_is_refused_and_nothing_is_overwritten() 
     );
     std::fs::write(results.join("plan.json"), plan).unwrap();
 
+    // A seal that cannot be read is not no seal.
+    let seal = std::fs::read(results.join("manifest.json")).unwrap();
+    std::fs::write(results.join("manifest.json"), &seal[..seal.len() / 2]).unwrap();
+    let before = snapshot(&results);
+    let broken = instrument.run(["analyze", path]);
+    broken.expect_code(2);
+    assert!(broken.stderr.contains("manifest.json"), "{}", broken.stderr);
+    assert!(snapshot(&results) == before, "files were changed");
+    std::fs::write(results.join("manifest.json"), seal).unwrap();
+
     // A directory that was never sealed is no place for what no run wrote.
     std::fs::remove_file(results.join("manifest.json")).unwrap();
     std::fs::create_dir(results.join("run-9")).unwrap();

@@ -224,17 +224,20 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
     }
     let mut plugins = Plugins::open(plugin_dirs)?;
     let gates = reload(&mut plugins, &mut plan)?;
-    let partial = match read_json::<Manifest>(&dir.join("manifest.json")) {
-        Ok(manifest) => {
-            // An analysis of other records would give them a fresh seal.
-            check_unaltered(dir, &manifest, "records", |m| !is_derived(m.path()))?;
-            manifest.partial
-        }
+    let manifest = dir.join("manifest.json");
+    let partial = if manifest.exists() {
+        // One that cannot be read is no lack of one: a fresh seal would cover what became of it.
+        let manifest: Manifest = read_json(&manifest).map_err(|e| {
+            Failure::records(e)
+                .help("restore it from a copy; the records cannot be trusted without it")
+        })?;
+        // An analysis of other records would give them a fresh seal.
+        check_unaltered(dir, &manifest, "records", |m| !is_derived(m.path()))?;
+        manifest.partial
+    } else {
         // A directory that was never sealed: its campaign was cut off.
-        Err(_) => {
-            stored::check_unsealed(dir, &plan)?;
-            true
-        }
+        stored::check_unsealed(dir, &plan)?;
+        true
     };
     let shared = Arc::new(plan.clone());
     let mut runs = Vec::new();
