@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::fault::{ArmContext, EffectId, Fact, FaultHost, Replica, Request, Signal};
+use crate::fault::{
+    ArmContext, Condition, ContainerOperation, EffectId, Fact, FaultHost, Limit, NetworkRule,
+    Replica, Request, Signal,
+};
 use crate::gate::{Evidence, FaultRecord, LoggedEvent, Point, RequestRecord, Window as RunWindow};
 use crate::{Error, Field, Measure, ReplicaId, RunNs, Window, measure};
 
@@ -33,6 +36,19 @@ pub struct SentRequest {
     pub when: Window,
 }
 
+/// Another effect that a fault scheduled.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// An operation on a container.
+    Container(ContainerOperation),
+    /// A rule on packets.
+    Network(NetworkRule),
+    /// A limit.
+    Limit(Limit),
+    /// A wait.
+    Watch(Condition),
+}
+
 /// A host that only takes notes. It knows two replicas, `vllm-0` and `vllm-1`, with the
 /// process roles `api`, `engine` and `worker`.
 #[derive(Debug)]
@@ -43,6 +59,8 @@ pub struct FakeHost {
     pub signals: Vec<SentSignal>,
     /// What was scheduled, in order.
     pub requests: Vec<SentRequest>,
+    /// What else was scheduled, for whom and when, in order.
+    pub others: Vec<(String, Sent, Window)>,
     /// If set, every effect is refused with it.
     pub refuse: Option<Error>,
     /// What `now` answers.
@@ -55,6 +73,7 @@ impl Default for FakeHost {
             targets: vec![replica("vllm-0"), replica("vllm-1")],
             signals: Vec::new(),
             requests: Vec::new(),
+            others: Vec::new(),
             refuse: None,
             now: -SECOND,
         }
@@ -65,8 +84,14 @@ impl FakeHost {
     fn next_effect(&self) -> Result<EffectId, Error> {
         match &self.refuse {
             Some(error) => Err(error.clone()),
-            None => Ok((self.signals.len() + self.requests.len()) as EffectId),
+            None => Ok((self.signals.len() + self.requests.len() + self.others.len()) as EffectId),
         }
+    }
+
+    fn other(&mut self, replica: &str, sent: Sent, when: Window) -> Result<EffectId, Error> {
+        let id = self.next_effect()?;
+        self.others.push((replica.to_owned(), sent, when));
+        Ok(id)
     }
 }
 
@@ -109,6 +134,42 @@ impl FaultHost for FakeHost {
             when,
         });
         Ok(id)
+    }
+
+    fn run_container(
+        &mut self,
+        replica: &str,
+        operation: &ContainerOperation,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other(replica, Sent::Container(operation.clone()), when)
+    }
+
+    fn apply_network(
+        &mut self,
+        replica: &str,
+        rule: NetworkRule,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other(replica, Sent::Network(rule), when)
+    }
+
+    fn apply_limit(
+        &mut self,
+        replica: &str,
+        limit: &Limit,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other(replica, Sent::Limit(limit.clone()), when)
+    }
+
+    fn watch(
+        &mut self,
+        replica: &str,
+        condition: Condition,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other(replica, Sent::Watch(condition), when)
     }
 }
 

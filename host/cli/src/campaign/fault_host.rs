@@ -3,11 +3,15 @@
 use std::sync::Mutex;
 
 use blackstart_clock::RunClock;
-use blackstart_effects::{Action, HttpRequest, Scheduler, Signal};
+use blackstart_effects::{
+    Action, Condition, ContainerOperation, HttpRequest, Limit, NetworkRule, Operation,
+    ScheduleError, Scheduler, Signal,
+};
 use blackstart_plan::{Plan, RestartPolicy, RuntimePlan};
 use blackstart_plugins::{
-    EffectAction, EffectError, EffectRequest, FaultHost, Field, HttpRequest as PluginRequest,
-    Signal as PluginSignal, TargetReplica,
+    Condition as PluginCondition, ContainerOperation as PluginContainer, EffectAction, EffectError,
+    EffectRequest, FaultHost, Field, HttpRequest as PluginRequest, Limit as PluginLimit,
+    NetworkRule as PluginRule, Signal as PluginSignal, TargetReplica,
 };
 
 /// A host whose timeline executes nothing: for `--dry-run` and for refusals before a start.
@@ -86,16 +90,19 @@ impl FaultHost for LiveHost {
 
     fn schedule(&self, effect: EffectRequest) -> Result<u32, EffectError> {
         check_role(&self.targets, &effect.action)?;
+        let until_ns = effect.until_ns;
+        let action = action(&self.targets, effect.action, until_ns);
+        // A wait has nothing that is undone at its end.
+        let until_ns = until_ns.filter(|_| !matches!(action, Action::Watch { .. }));
         let id = self
             .scheduler
-            .schedule(
-                action(&self.targets, effect.action),
-                effect.at_ns,
-                effect.until_ns,
-            )
-            .map_err(|e| EffectError::Other(e.to_string()))?;
+            .schedule(action, effect.at_ns, until_ns)
+            .map_err(|e| match e {
+                ScheduleError::Operation { .. } => EffectError::Unsupported(e.to_string()),
+                e => EffectError::Other(e.to_string()),
+            })?;
         let mut last = lock(&self.last_until_ns);
-        *last = (*last).max(effect.until_ns);
+        *last = (*last).max(until_ns);
         Ok(id)
     }
 }
@@ -143,13 +150,18 @@ fn target_replicas(plan: &Plan) -> Vec<TargetReplica> {
 }
 
 fn check_role(targets: &[TargetReplica], action: &EffectAction) -> Result<(), EffectError> {
-    let EffectAction::Signal {
-        replica,
-        process_role,
-        ..
-    } = action
-    else {
-        return Ok(());
+    let (replica, process_role) = match action {
+        EffectAction::Signal {
+            replica,
+            process_role,
+            ..
+        } => (replica, process_role),
+        EffectAction::Container { replica, .. }
+        | EffectAction::Network { replica, .. }
+        | EffectAction::Resources { replica, .. } => {
+            return check_runtime(targets, replica, action);
+        }
+        EffectAction::Watch { .. } | EffectAction::Http { .. } => return Ok(()),
     };
     let Some(target) = targets.iter().find(|t| t.id == *replica) else {
         return Err(EffectError::Unsupported(format!(
@@ -165,8 +177,72 @@ fn check_role(targets: &[TargetReplica], action: &EffectAction) -> Result<(), Ef
     )))
 }
 
-fn action(targets: &[TargetReplica], action: EffectAction) -> Action {
+/// Whether an operation can be done to what runs a replica, as far as the plan tells.
+fn check_runtime(
+    targets: &[TargetReplica],
+    replica: &str,
+    action: &EffectAction,
+) -> Result<(), EffectError> {
+    let Some(target) = targets.iter().find(|t| t.id == replica) else {
+        return Err(EffectError::Unsupported(format!(
+            "there is no replica `{replica}`"
+        )));
+    };
+    let container = matches!(action, EffectAction::Container { .. });
+    if container && target.runtime != "docker" {
+        return Err(EffectError::Unsupported(format!(
+            "replica `{replica}` is not in a container that the configuration names \
+             ([target.replica.docker]): the container engine cannot act on it"
+        )));
+    }
+    Ok(())
+}
+
+fn action(targets: &[TargetReplica], action: EffectAction, until_ns: Option<i64>) -> Action {
     match action {
+        EffectAction::Container { replica, operation } => Action::Operation {
+            replica,
+            operation: Operation::Container(match operation {
+                PluginContainer::Kill(signal) => ContainerOperation::Kill(signal),
+                PluginContainer::Stop(s) => ContainerOperation::Stop(s),
+                PluginContainer::Restart(s) => ContainerOperation::Restart(s),
+                PluginContainer::Pause => ContainerOperation::Pause,
+                PluginContainer::Recreate => ContainerOperation::Recreate,
+                PluginContainer::Disconnect(network) => ContainerOperation::Disconnect(network),
+            }),
+        },
+        EffectAction::Network { replica, rule } => Action::Operation {
+            replica,
+            operation: Operation::Network(match rule {
+                PluginRule::DropAll => NetworkRule::DropAll,
+                PluginRule::RejectWithReset => NetworkRule::RejectWithReset,
+                PluginRule::Lose(percent) => NetworkRule::Lose(percent),
+                PluginRule::Delay(us) => NetworkRule::Delay(us),
+                PluginRule::LimitSend(rate) => NetworkRule::LimitSend(rate),
+                PluginRule::LimitReceive(rate) => NetworkRule::LimitReceive(rate),
+            }),
+        },
+        EffectAction::Resources { replica, limit } => Action::Operation {
+            replica,
+            operation: Operation::Resources(match limit {
+                PluginLimit::Freeze => Limit::Freeze,
+                PluginLimit::CpuPercent(percent) => Limit::CpuPercent(percent),
+                PluginLimit::MemoryHeadroomBytes(n) => Limit::MemoryHeadroom(n),
+                PluginLimit::FillDisk { path, leave_bytes } => Limit::FillDisk {
+                    path,
+                    leave: leave_bytes,
+                },
+            }),
+        },
+        EffectAction::Watch { replica, condition } => Action::Watch {
+            replica,
+            condition: match condition {
+                PluginCondition::StartedAgain => Condition::StartedAgain,
+                PluginCondition::ServingAgain => Condition::ServingAgain,
+            },
+            // The adapter asks every wait for an end.
+            deadline: until_ns.unwrap_or(i64::MAX),
+        },
         EffectAction::Signal {
             replica,
             process_role,
@@ -225,5 +301,5 @@ fn request(request: PluginRequest) -> HttpRequest {
 
 /// What an effect is, for people.
 pub fn describe(effect: &EffectAction) -> String {
-    action(&[], effect.clone()).describe()
+    action(&[], effect.clone(), None).describe()
 }

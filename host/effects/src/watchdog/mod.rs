@@ -9,12 +9,13 @@
 mod client;
 mod journal;
 mod run;
+mod undo;
 mod wire;
 
 pub use client::{Watchdog, WatchdogError};
 pub use journal::{JournalEntry, JournalStep, read_journal};
 pub use run::run;
-pub use wire::Undo;
+pub use undo::Undo;
 
 use blackstart_clock::{NS_PER_MS, NS_PER_S};
 
