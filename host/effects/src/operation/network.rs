@@ -226,8 +226,11 @@ fn rules(table: &str, scope: Scope, rule: NetworkRule) -> String {
     let dropped = "counter name dropped drop";
     let (receive, send) = match rule {
         NetworkRule::RejectWithReset => {
-            let verdict = "meta l4proto tcp counter name rejected reject with tcp reset";
-            (Some(verdict.to_owned()), Some(verdict.to_owned()))
+            // What arrives is answered, and the answer goes out. A reset that arrives passes, so
+            // that the server's end of the connection ends, too.
+            let verdict = "meta l4proto tcp tcp flags & rst == 0 \
+                           counter name rejected reject with tcp reset";
+            (Some(verdict.to_owned()), None)
         }
         NetworkRule::Lose(percent) => {
             // In millionths: nftables draws whole numbers.
