@@ -11,7 +11,7 @@ use blackstart_config::{
 use blackstart_plan::{Plan, ReplicaPlan, RunPlan, RuntimePlan};
 use blackstart_plugins::{
     ArmContext, Artifact, EffectAction, EffectRequest, FaultInfo, FaultTemplate, GateTemplate,
-    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
+    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, ReplicaGrant, World, check_config,
 };
 use blackstart_targets::{ProcessRef, TargetError};
 

@@ -60,7 +60,8 @@ pub enum JournalStep {
     Undone {
         /// The effect.
         key: String,
-        /// `instrument died`, `deadline passed` or `left at the farewell`.
+        /// `instrument died`, `deadline passed`, `left at the farewell`, or `blackstart undo` where a
+        /// person asked for it later.
         because: String,
         /// How.
         undo: String,
