@@ -45,7 +45,7 @@ pub struct LatencyFigures {
     pub mean: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
-    /// 90th percentile.
+    /// 90th percentile; absent where the sample does not carry it (see `refused`).
     pub p90: Option<f64>,
     /// 95th percentile.
     pub p95: Option<f64>,
@@ -56,6 +56,10 @@ pub struct LatencyFigures {
     pub p99_9: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
+    /// Which percentiles the sample does not carry: those of which the rank ⌈q·n⌉ is that of the
+    /// largest sample, so that they would only repeat the maximum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// All samples in a few buckets that grow evenly on a logarithmic scale; none without samples.
     pub buckets: Vec<LatencyBucket>,
 }
@@ -69,16 +73,29 @@ impl LatencyFigures {
         if histogram_us.is_empty() {
             return Self::default();
         }
-        let at = |q: f64| Some(histogram_us.value_at_quantile(q) as f64 / 1e3);
+        let n = histogram_us.len();
+        let carried = |q: f64| (q * n as f64).ceil() < n as f64;
+        let at = |q: f64| carried(q).then(|| histogram_us.value_at_quantile(q) as f64 / 1e3);
+        let refused: Vec<&str> = [("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)]
+            .into_iter()
+            .filter(|(_, q)| !carried(*q))
+            .map(|(name, _)| name)
+            .collect();
         Self {
-            count: histogram_us.len(),
+            count: n,
             mean: exact_mean_ms.or(Some(histogram_us.mean() / 1e3)),
-            p50: at(0.5),
+            p50: Some(histogram_us.value_at_quantile(0.5) as f64 / 1e3),
             p90: at(0.9),
             p95: at(0.95),
             p99: at(0.99),
             p99_9: at(0.999),
             max: Some(histogram_us.max() as f64 / 1e3),
+            refused: (!refused.is_empty()).then(|| {
+                format!(
+                    "{}: {n} samples carry no more than the maximum",
+                    refused.join(", ")
+                )
+            }),
             buckets: latency_buckets(histogram_us),
         }
     }
@@ -489,5 +506,31 @@ impl LoadFiguresBuilder {
             error_examples: self.examples,
             censored_by_kind: self.by_kind,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_that_only_repeats_the_maximum_is_refused() {
+        let figures = |n: u64| {
+            let mut histogram = Histogram::<u64>::new(3).expect("made");
+            (1..=n).for_each(|i| histogram.record(i * 1000).expect("recorded"));
+            LatencyFigures::of(&histogram, None)
+        };
+        let few = figures(9);
+        assert_eq!((few.p90, few.p99, few.p99_9), (None, None, None));
+        assert!(few.p50.is_some() && few.max.is_some());
+        let said = few.refused.expect("said");
+        assert!(
+            said.starts_with("p90, p95, p99, p99.9: 9 samples"),
+            "{said}"
+        );
+        let more = figures(100);
+        assert!(more.p99.is_some());
+        assert_eq!(more.p99_9, None);
+        assert_eq!(figures(1001).refused, None);
     }
 }

@@ -51,13 +51,40 @@ pub fn rounded_up(uncertainty: f64) -> Option<String> {
         .then(|| format!("{:.decimals$}", up(uncertainty, decimals)))
 }
 
+/// Above this a fixed notation has more digits than anyone reads.
+const FIXED_LIMIT: f64 = 1e12;
+
+/// A figure with so many decimals. A huge one is in powers of ten, and what rounds to 0 has no sign.
+///
+/// Worked example: −0.0004 with 3 decimals → "0.000" (−0.0006 → "-0.001"), 1e300 → "1.000e300".
+pub fn plain(value: f64, decimals: usize) -> String {
+    if value.abs() >= FIXED_LIMIT {
+        return format!("{value:.3e}");
+    }
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(zero) if !zero.bytes().any(|b| (b'1'..=b'9').contains(&b)) => zero.to_owned(),
+        _ => text,
+    }
+}
+
+/// The same with its sign, also where it is positive: for differences.
+pub fn signed(value: f64, decimals: usize) -> String {
+    let text = plain(value, decimals);
+    if text.starts_with('-') {
+        text
+    } else {
+        format!("+{text}")
+    }
+}
+
 /// A figure in seconds with its uncertainty: "12.37 ± 0.13 s"; "12.370 s" where the uncertainty is
 /// below the last digit shown, or not known.
 pub fn seconds_text(value: f64, uncertainty: Option<f64>) -> String {
     let decimals = decimals(uncertainty);
     match uncertainty.and_then(rounded_up) {
-        Some(u) => format!("{value:.decimals$} ± {u} s"),
-        None => format!("{value:.decimals$} s"),
+        Some(u) => format!("{} ± {u} s", plain(value, decimals)),
+        None => format!("{} s", plain(value, decimals)),
     }
 }
 
@@ -84,6 +111,17 @@ pub fn ends(lo: f64, hi: f64, uncertainty: Option<f64>) -> Option<(String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_figure_is_shown_with_hundreds_of_digits_or_as_minus_nothing() {
+        assert_eq!(plain(1e300, 3), "1.000e300");
+        assert_eq!(plain(-0.0004, 3), "0.000");
+        assert_eq!(plain(-0.0006, 3), "-0.001");
+        assert_eq!(plain(-0.0, 0), "0");
+        assert_eq!(signed(0.0, 1), "+0.0");
+        assert_eq!(signed(-1.25, 2), "-1.25");
+        assert_eq!(seconds_text(-0.0001, None), "0.000 s");
+    }
 
     #[test]
     fn worked_examples() {

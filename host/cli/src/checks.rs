@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use blackstart_record::{ArtifactMismatch, MAX_JSON_BYTES, Manifest, read_bounded, read_json};
+use blackstart_require::Figures;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,6 +13,7 @@ use crate::Outcome;
 use crate::exit::{Exit, Failure};
 use crate::output::{out, out_text};
 use crate::reporter::{Reporter, harmless};
+use crate::require::Requirements;
 
 /// Differences of one document that are listed; the rest is counted.
 const MOST_OF_A_DOCUMENT: usize = 200;
@@ -48,6 +50,40 @@ struct Verdict {
     ok: bool,
     assertions: Vec<Assertion>,
     not_recomputed: Vec<NotRecomputed>,
+    /// How the objectives of `--require` came out.
+    #[serde(flatten)]
+    requirements: Value,
+}
+
+/// The files of a folder are those that its manifest sealed, as far as a mismatch `counts`.
+///
+/// # Errors
+/// Names every other file (exit 2).
+pub fn check_unaltered(
+    dir: &Path,
+    manifest: &Manifest,
+    subject: &str,
+    counts: impl Fn(&ArtifactMismatch) -> bool,
+) -> Result<(), Failure> {
+    let differences: Vec<String> = manifest
+        .check(dir)
+        .map_err(Failure::internal)?
+        .iter()
+        .filter(|mismatch| counts(mismatch))
+        .map(ToString::to_string)
+        .collect();
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Invalid,
+        format!(
+            "{}: the {subject} are not those that the manifest sealed: {}",
+            dir.display(),
+            differences.join(", ")
+        ),
+    )
+    .help("restore them from a copy; `blackstart verify` lists every difference"))
 }
 
 /// Assertions under way.
@@ -219,16 +255,25 @@ impl Checks {
     ///
     /// # Errors
     /// When the verdict cannot be written as JSON.
-    pub fn print(self, json: bool, dir: &Path) -> Outcome {
+    pub fn print(
+        self,
+        json: bool,
+        dir: &Path,
+        requirements: &Requirements,
+        figures: Option<&Figures>,
+    ) -> Outcome {
         let ok = self.hold();
         let failed = self.assertions.iter().filter(|a| !a.ok).count();
         let total = self.assertions.len();
         let only_hashed = self.not_recomputed.len();
         if json {
+            let mut required = serde_json::json!({});
+            requirements.put_into(&mut required, figures);
             let verdict = Verdict {
                 ok,
                 assertions: self.assertions,
                 not_recomputed: self.not_recomputed,
+                requirements: required,
             };
             out!(
                 "{}",

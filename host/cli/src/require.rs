@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use blackstart_require::{Figures, Requirement};
+use blackstart_require::{Figure, Figures, Holds, Requirement};
 use clap::Args;
+use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::reporter::{Reporter, harmless};
@@ -47,6 +48,44 @@ impl Requirements {
             })?;
         }
         Ok(())
+    }
+
+    /// Puts how each came out into a command's JSON, under `requirements`; nothing where none was given.
+    pub fn put_into(&self, document: &mut Value, figures: Option<&Figures>) {
+        if self.all.is_empty() {
+            return;
+        }
+        let none = Figures::new();
+        let figures = figures.unwrap_or(&none);
+        let answers: Vec<Value> = self
+            .all
+            .iter()
+            .map(|requirement| {
+                let answer = requirement.answer(figures);
+                let named = answer.figures.iter().map(|(name, figure)| {
+                    let mut said = match figure {
+                        Figure::Number { value, uncertainty } => {
+                            json!({ "value": value, "uncertainty": uncertainty })
+                        }
+                        Figure::Word(word) => json!({ "value": word }),
+                        Figure::NotMeasured(why) => json!({ "value": null, "not_measured": why }),
+                        Figure::NotReached(why) => json!({ "value": null, "not_reached": why }),
+                    };
+                    said["name"] = json!(name);
+                    said
+                });
+                json!({
+                    "requirement": answer.requirement,
+                    "verdict": match answer.holds {
+                        Holds::Yes => "met",
+                        Holds::No => "not met",
+                        Holds::Unknown => "unknown",
+                    },
+                    "figures": named.collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        document["requirements"] = Value::Array(answers);
     }
 
     /// Tells how each came out. `exit` is the exit code without them, and stands if it is not 0;

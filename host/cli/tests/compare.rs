@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use blackstart_analyze::{RunAnalysis, analyze_campaign, analyze_run};
 use blackstart_plan::Plan;
-use blackstart_record::write_json_atomic;
+use blackstart_record::{Manifest, ManifestHead, write_json_atomic};
 use blackstart_testkit::Instrument;
 use serde_json::Value;
 use synthetic::{SMALL, Story, plan, records};
@@ -55,6 +55,20 @@ fn results(
         write(&folder.join("analysis.json"), run);
     }
     dir
+}
+
+fn sealed(dir: &Path) -> Manifest {
+    let head = ManifestHead {
+        instrument_version: "0".to_owned(),
+        campaign: "c".to_owned(),
+        config_sha256: String::new(),
+        seeds: Vec::new(),
+        plugins: BTreeMap::new(),
+        grants: BTreeMap::new(),
+        host: BTreeMap::new(),
+        partial: false,
+    };
+    Manifest::build(dir, head).unwrap()
 }
 
 fn write(path: &Path, what: &impl serde::Serialize) {
@@ -158,6 +172,24 @@ fn a_page_is_written_and_objectives_are_held_to() {
     );
     compare(&["--html", "no/such/folder.html"]).expect_code(3);
     compare(&["--require", "outage_s.median_difference <= 4"]).expect_code(6);
+    // A script reads the outcome from the document.
+    let both = compare(&[
+        "--json",
+        "--require",
+        "outage_s.median_difference <= 4",
+        "--require",
+        "outage_s.verdict == 'a_lower'",
+    ]);
+    both.expect_code(6);
+    let document: Value = serde_json::from_str(&both.stdout).unwrap();
+    let required = document["requirements"].as_array().unwrap();
+    assert_eq!(required[0]["verdict"], "not met");
+    assert_eq!(
+        required[0]["figures"][0]["name"],
+        "outage_s.median_difference"
+    );
+    assert!(required[0]["figures"][0]["value"].as_f64().unwrap() > 4.0);
+    assert_eq!(required[1]["verdict"], "met");
     let unknown = compare(&["--require", "outage_s.verdikt == 'a_lower'"]);
     unknown.expect_code(3);
     assert!(
@@ -252,6 +284,59 @@ fn campaigns_that_asked_different_questions_are_refused() {
     // One that is gone.
     std::fs::remove_file(&path).unwrap();
     instrument.run(["compare", "a", "none"]).expect_code(2);
+}
+
+#[test]
+fn figures_that_were_altered_are_not_compared() {
+    let instrument = instrument();
+    let a = results(&instrument, "a", 0.0, |_, _| {});
+    results(&instrument, "b", 0.0, |_, _| {});
+    let open = instrument.run(["compare", "a", "b", "--json"]);
+    open.expect_code(0);
+    let notes = json(&open.stdout)["caveats"].to_string();
+    assert!(notes.contains("A has no manifest"), "{notes}");
+    for dir in ["a", "b"] {
+        let dir = instrument.path(dir);
+        write(&dir.join("manifest.json"), &sealed(&dir));
+    }
+    let closed = instrument.run(["compare", "a", "b"]);
+    closed.expect_code(0);
+    assert!(!closed.stdout.contains("no manifest"), "{}", closed.stdout);
+    let path = a.join("run-3/analysis.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let altered = text.replacen("\"outage_s\":", "\"outage_s\": 0.1, \"was\":", 1);
+    assert_ne!(altered, text);
+    std::fs::write(&path, altered).unwrap();
+    let refused = instrument.run(["compare", "a", "b"]);
+    refused.expect_code(2);
+    assert!(
+        refused.stderr.contains("run-3/analysis.json was changed"),
+        "{}",
+        refused.stderr
+    );
+}
+
+/// Written before a figure existed: what to do is said with the folder's name.
+#[test]
+fn an_analysis_of_an_earlier_release_is_to_be_made_again() {
+    let instrument = instrument();
+    results(&instrument, "old", 0.0, |_, _| {});
+    results(&instrument, "b", 0.0, |_, _| {});
+    let path = instrument.path("old").join("run-1/analysis.json");
+    let mut value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    value["recovery"]
+        .as_object_mut()
+        .unwrap()
+        .remove("cross_check")
+        .expect("was there");
+    write(&path, &value);
+    let old = instrument.run(["compare", "old", "b"]);
+    old.expect_code(2);
+    assert!(
+        old.stderr.contains("blackstart analyze old"),
+        "{}",
+        old.stderr
+    );
 }
 
 #[test]

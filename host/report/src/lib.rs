@@ -12,7 +12,7 @@ mod load;
 
 pub use comparison::comparison_schema;
 pub use gate_figures::{LimitRow, gate_figures};
-pub use html::{HtmlError, render_comparison, render_html};
+pub use html::{HtmlError, phase_words, render_comparison, render_html};
 pub use json::{
     CampaignPart, CampaignReport, GateRow, GateTable, Provenance, REPORT_SCHEMA_VERSION,
     ReportInput, RunInput, RunPart, RunReport, campaign_report, report_schema, run_report,

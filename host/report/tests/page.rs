@@ -5,6 +5,7 @@
 
 mod common;
 
+use blackstart_analyze::RecoveryStatus;
 use blackstart_report::{CampaignReport, HtmlError, render_html};
 use common::{PINNED, SMALL, Story, campaign};
 
@@ -185,6 +186,90 @@ fn a_run_that_never_recovers_says_so_and_draws_no_recovery() {
     assert!(section(&page, "phases").contains("class=\"unexplained\""));
     assert!(section(&page, "phases").contains("no matcher knows this log"));
     assert!(section(&page, "windows").contains("never</span>"));
+}
+
+fn headline(report: &CampaignReport) -> String {
+    let page = render_html(report).unwrap();
+    let top = page.split("<header class=\"top\">").nth(1).unwrap();
+    top.split("</header>").next().unwrap().to_owned()
+}
+
+#[test]
+fn controls_alone_pass_or_do_not() {
+    let mut report = campaign(SMALL, &[Story::Control, Story::Control]);
+    for run in &mut report.campaign.per_run {
+        run.valid = true;
+        run.analysis.control_outage = None;
+    }
+    let top = headline(&report);
+    assert!(
+        top.contains("<h1>Control passed: no outage in both runs</h1>"),
+        "{top}"
+    );
+    assert!(top.contains("none was in 2 of 2 runs"), "{top}");
+    report.campaign.per_run[1].analysis.control_outage = Some("3 probes failed".into());
+    let top = headline(&report);
+    assert!(
+        top.contains("<h1>Control not passed in 1 of 2 runs</h1>"),
+        "{top}"
+    );
+    assert!(top.contains("Run 2: 3 probes failed."), "{top}");
+}
+
+#[test]
+fn one_of_several_replicas_is_not_the_service() {
+    let mut report = campaign(SMALL, &[Story::Recovers]);
+    let one = headline(&report);
+    assert!(one.contains(", service was away for"), "{one}");
+    for run in &mut report.campaign.per_run {
+        let mut second = run.analysis.replicas[0].clone();
+        second.replica = "vllm-1".into();
+        run.analysis.replicas.truncate(1);
+        run.analysis.replicas.push(second);
+    }
+    let two = headline(&report);
+    assert!(two.contains("<h1>One of 2 replicas away for"), "{two}");
+    assert!(
+        two.contains("replica vllm-0 (one of 2) was away for"),
+        "{two}"
+    );
+}
+
+#[test]
+fn what_a_single_time_would_hide_is_said_first() {
+    let mut report = campaign(SMALL, &[Story::Recovers]);
+    report.campaign.per_run[0]
+        .analysis
+        .recovery
+        .pre_fault
+        .redegradations = 2;
+    let top = headline(&report);
+    assert!(top.contains("<h1>Away more than once, first for"), "{top}");
+    let mut report = campaign(SMALL, &[Story::Recovers]);
+    report.campaign.per_run[0].analysis.recovery.pre_fault.ttr_s = Some(0.0);
+    let top = headline(&report);
+    assert!(top.contains("degraded only later"), "{top}");
+    let mut report = campaign(SMALL, &[Story::NeverBack]);
+    let never = headline(&report);
+    assert!(
+        never.contains("goodput did not come back in 1 of 1 run"),
+        "{never}"
+    );
+    report.campaign.per_run[0]
+        .analysis
+        .recovery
+        .pre_fault
+        .status = RecoveryStatus::Unconfirmed;
+    let open = headline(&report);
+    assert!(
+        open.contains("goodput was not confirmed to be back"),
+        "{open}"
+    );
+    let page = render_html(&report).unwrap();
+    assert!(
+        page.contains("1 of 1 run seemed back, but the load ended"),
+        "the card says it, too"
+    );
 }
 
 #[test]

@@ -121,7 +121,7 @@ pub fn plan(scenario: &Scenario, settings: Settings, seeds: &[u64]) -> Result<Pl
             grant: GrantPlan::default(),
             fire_at_ns: phases.fire_at_ns(),
             expire_at_ns: phases.fault_window_end_ns(),
-            statement: Some(format!("simulated: {}", scenario.about)),
+            statement: Some(format!("a simulated fault ({})", scenario.about)),
             without_segments: BTreeMap::new(),
             labels: Vec::new(),
         }),

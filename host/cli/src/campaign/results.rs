@@ -13,14 +13,15 @@ use blackstart_load::Secret;
 use blackstart_plan::{GrantPlan, Plan, RunPlan};
 use blackstart_plugins::{GateTemplate, World};
 use blackstart_record::{
-    ArtifactMismatch, Boundaries, Event, EventKind, Finding, Manifest, ManifestHead, RunFiles,
-    read_json, read_recorded, replace_files, seal_journal, write_json_atomic,
+    Boundaries, Event, EventKind, Finding, Manifest, ManifestHead, RunFiles, read_json,
+    read_recorded, replace_files, seal_journal, write_json_atomic,
 };
 use blackstart_report::{CampaignReport, ReportInput, RunInput, RunReport};
 
 use super::judge::judge;
 use super::prepare::{Prepared, api_key};
 use super::stored;
+use crate::checks::check_unaltered;
 use crate::exit::{Exit, Failure};
 use crate::matching::match_replica_log;
 use crate::plugins::{Plugins, identity};
@@ -225,7 +226,8 @@ pub fn analyze_dir(dir: &Path, plugin_dirs: &[PathBuf]) -> Result<(Plan, Campaig
     let gates = reload(&mut plugins, &mut plan)?;
     let partial = match read_json::<Manifest>(&dir.join("manifest.json")) {
         Ok(manifest) => {
-            check_raw(dir, &manifest)?;
+            // An analysis of other records would give them a fresh seal.
+            check_unaltered(dir, &manifest, "records", |m| !is_derived(m.path()))?;
             manifest.partial
         }
         // A directory that was never sealed: its campaign was cut off.
@@ -259,39 +261,6 @@ fn is_derived(path: &str) -> bool {
         "report.html",
     ]
     .contains(&name)
-}
-
-/// A sealed campaign's raw records must be those that were sealed: an analysis of others would give
-/// them a fresh seal.
-fn check_raw(dir: &Path, manifest: &Manifest) -> Result<(), Failure> {
-    let differences: Vec<String> = manifest
-        .check(dir)
-        .map_err(Failure::internal)?
-        .into_iter()
-        .filter_map(|mismatch| match mismatch {
-            ArtifactMismatch::Missing(path) if !is_derived(&path) => {
-                Some(format!("{path} is missing"))
-            }
-            ArtifactMismatch::Changed { path, .. } if !is_derived(&path) => {
-                Some(format!("{path} was changed"))
-            }
-            ArtifactMismatch::Unlisted(path) if !is_derived(&path) => {
-                Some(format!("{path} was added"))
-            }
-            _ => None,
-        })
-        .collect();
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::message(
-        Exit::Invalid,
-        format!(
-            "the records are not those that the manifest sealed: {}",
-            differences.join(", ")
-        ),
-    )
-    .help("restore them from a copy; `blackstart verify` lists every difference"))
 }
 
 /// Whether a run's folder holds anything to analyse.

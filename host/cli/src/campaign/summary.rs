@@ -311,8 +311,8 @@ fn fault(reporter: &Reporter, a: &RunAnalysis) {
     if let Some(partition) = &a.decomposition.partition {
         for phase in &partition.phases {
             reporter.say(format!(
-                "  {:<22} {:>14}  {:>5.1} %{}",
-                phase.name,
+                "  {:<28} {:>14}  {:>5.1} %{}",
+                blackstart_report::phase_words(&phase.name),
                 seconds_text(phase.duration_s, Some(phase.uncertainty_s)),
                 phase.share_percent,
                 match (phase.explained, phase.resolved()) {
@@ -406,7 +406,11 @@ pub fn campaign_ends(reporter: &Reporter, plan: &Plan, end: &CampaignEnd, dir: &
         .filter_map(|e| {
             let name = e.name.strip_prefix("phase.")?.strip_suffix("_s")?;
             let decimals = precision::decimals(e.uncertainty).min(2);
-            Some(format!("{name} {:.decimals$}", e.summary.median?))
+            let words = blackstart_report::phase_words(name);
+            Some(format!(
+                "{words} {}",
+                precision::plain(e.summary.median?, decimals)
+            ))
         })
         .collect();
     if !phases.is_empty() {

@@ -59,7 +59,7 @@ pub fn verify_dir(dir: &Path, json: bool, requirements: &Requirements) -> Outcom
     ] {
         checks.only_hashed(what, why);
     }
-    let exit = checks.print(json, dir)?;
+    let exit = checks.print(json, dir, requirements, report.as_ref())?;
     Ok(requirements.conclude(exit, report.as_ref()))
 }
 

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::campaign::{analyze_dir, print_end};
 use crate::exit::Exit;
 use crate::output::out;
-use crate::reporter::Reporter;
+use crate::reporter::{Reporter, harmless};
 
 /// `analyze`
 #[derive(Debug, Args)]
@@ -27,7 +27,17 @@ pub fn run(args: AnalyzeArgs) -> Outcome {
         return load::analyze(&args.dir);
     }
     let (plan, end) = analyze_dir(&args.dir, &args.plugin_dir)?;
-    print_end(&Reporter::new(), &plan, &end, &args.dir);
+    let reporter = Reporter::new();
+    for run in end.analysis.runs.iter().filter(|r| !r.validity.valid) {
+        reporter.say(format!("run {} is INVALID", run.run));
+        for reason in &run.validity.reasons {
+            reporter.say_hanging(
+                6,
+                harmless(&format!("    {}: {}", reason.code, reason.detail)),
+            );
+        }
+    }
+    print_end(&reporter, &plan, &end, &args.dir);
     out!("{}", args.dir.display());
     Ok(if end.valid {
         Exit::Valid

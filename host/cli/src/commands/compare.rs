@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use blackstart_analyze::precision::{plain, signed as signed_text};
 use blackstart_analyze::{
     CAMPAIGN_ANALYSIS_SCHEMA_VERSION, CampaignAnalysis, CampaignComparison, CompareInput,
     ComparedEndpoint, ComparedSide, EndpointSide, Interval, Pairing, RUN_ANALYSIS_SCHEMA_VERSION,
     RunAnalysis, Verdict, compare,
 };
 use blackstart_plan::Plan;
-use blackstart_record::{read_json, write_atomic};
+use blackstart_record::{ArtifactMismatch, Manifest, read_json, write_atomic};
 use blackstart_require::{comparison_figures, comparison_names};
 use clap::Args;
 use serde::de::DeserializeOwned;
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 use crate::campaign::read_plan;
+use crate::checks::check_unaltered;
 use crate::exit::{Exit, Failure};
 use crate::output::{out, out_text};
 use crate::reporter::{Reporter, harmless};
@@ -49,6 +51,8 @@ pub struct CompareArgs {
 
 /// A results directory, read.
 struct Side {
+    /// Whether a manifest says that its documents are those that were written.
+    sealed: bool,
     plan: Plan,
     campaign: CampaignAnalysis,
     runs: Vec<RunAnalysis>,
@@ -70,14 +74,25 @@ pub fn run(args: CompareArgs) -> Outcome {
         (_, true) => Pairing::Unpaired,
         _ => Pairing::Auto,
     };
-    let comparison = compare(input(&a), input(&b), pairing, args.margin).map_err(|e| {
+    let mut comparison = compare(input(&a), input(&b), pairing, args.margin).map_err(|e| {
         Failure::new(Exit::Configuration, e)
             .help("leave --paired out to compare the samples, and give --margin as percent above 0")
     })?;
+    for (name, side) in [("A", &a), ("B", &b)] {
+        if !side.sealed {
+            comparison.caveats.push(format!(
+                "{name} has no manifest: nothing says that its figures are those that its records gave; \
+                 `blackstart verify` on the directory recomputes them"
+            ));
+        }
+    }
+    let figures = comparison_figures(&comparison);
     if args.json {
+        let mut document = serde_json::to_value(&comparison).map_err(Failure::internal)?;
+        args.requirements.put_into(&mut document, Some(&figures));
         out!(
             "{}",
-            serde_json::to_string_pretty(&comparison).map_err(Failure::internal)?
+            serde_json::to_string_pretty(&document).map_err(Failure::internal)?
         );
     } else {
         print(&comparison);
@@ -96,7 +111,6 @@ pub fn run(args: CompareArgs) -> Outcome {
             Exit::Invalid
         }
     };
-    let figures = comparison_figures(&comparison);
     Ok(args.requirements.conclude(exit, Some(&figures)))
 }
 
@@ -110,34 +124,56 @@ fn input(side: &Side) -> CompareInput<'_> {
 
 fn read(dir: &Path) -> Result<Side, Failure> {
     let plan = read_plan(dir)?;
-    let campaign: CampaignAnalysis =
-        document(&dir.join("analysis.json"), CAMPAIGN_ANALYSIS_SCHEMA_VERSION)?;
+    let sealed = check_seal(dir)?;
+    let campaign: CampaignAnalysis = document(
+        dir,
+        &dir.join("analysis.json"),
+        CAMPAIGN_ANALYSIS_SCHEMA_VERSION,
+    )?;
     let mut runs = Vec::new();
     for verdict in &campaign.runs {
         let path = dir
             .join(format!("run-{}", verdict.run))
             .join("analysis.json");
-        let run: RunAnalysis = document(&path, RUN_ANALYSIS_SCHEMA_VERSION)?;
+        let run: RunAnalysis = document(dir, &path, RUN_ANALYSIS_SCHEMA_VERSION)?;
         if run.run != verdict.run || !plan.runs.iter().any(|r| r.run == run.run) {
             return Err(Failure::message(
                 Exit::Invalid,
                 format!("{}: is of run {}", path.display(), run.run),
             )
-            .help("run `blackstart analyze` on the directory"));
+            .help(format!("run `blackstart analyze {}`", dir.display())));
         }
         runs.push(run);
     }
     Ok(Side {
+        sealed,
         plan,
         campaign,
         runs,
     })
 }
 
+/// Whether the folder has a manifest; its documents are then those that it sealed.
+fn check_seal(dir: &Path) -> Result<bool, Failure> {
+    let path = dir.join("manifest.json");
+    if !path.exists() {
+        return Ok(false);
+    }
+    let manifest: Manifest = read_json(&path).map_err(Failure::records)?;
+    check_unaltered(dir, &manifest, "results", |mismatch| {
+        !matches!(mismatch, ArtifactMismatch::Unlisted(_))
+    })
+    .map(|()| true)
+}
+
 /// A document of this version. One of another version holds figures of another method.
-fn document<T: DeserializeOwned>(path: &Path, version: u32) -> Result<T, Failure> {
-    let help = "run `blackstart analyze` on the directory, which writes it anew from the records";
-    let found: Value = read_json(path).map_err(|e| Failure::new(Exit::Invalid, e).help(help))?;
+fn document<T: DeserializeOwned>(dir: &Path, path: &Path, version: u32) -> Result<T, Failure> {
+    let help = format!(
+        "run `blackstart analyze {}`, which writes it anew from the records",
+        dir.display()
+    );
+    let found: Value =
+        read_json(path).map_err(|e| Failure::new(Exit::Invalid, e).help(help.clone()))?;
     let has = &found["schema_version"];
     if has.as_u64() != Some(u64::from(version)) {
         return Err(Failure::message(
@@ -235,12 +271,12 @@ fn print_side(name: &str, side: &ComparedSide) {
 fn print_endpoint(e: &ComparedEndpoint) {
     let d = e.decimals();
     let lead = e.leading();
-    let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:.d$}"));
-    let signed = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| format!("{v:+.d$}"));
+    let number = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| plain(v, d));
+    let signed = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| signed_text(v, d));
     let span = |i: Option<Interval>| {
         i.map_or_else(
             || "–".to_owned(),
-            |i| format!("[{:+.d$}, {:+.d$}]", i.lo, i.hi),
+            |i| format!("[{}, {}]", signed_text(i.lo, d), signed_text(i.hi, d)),
         )
     };
     out_text!(
@@ -270,7 +306,7 @@ fn print_endpoint(e: &ComparedEndpoint) {
         ));
     }
     if let Some(spread) = e.noise.spread {
-        parts.push(format!("spread {spread:.d$}"));
+        parts.push(format!("spread {}", plain(spread, d)));
     }
     if e.noise.uncertainty > 0.0 {
         parts.push(format!(
@@ -279,10 +315,10 @@ fn print_endpoint(e: &ComparedEndpoint) {
         ));
     }
     if let Some(floor) = e.noise.floor {
-        parts.push(format!("noise floor {floor:.d$}"));
+        parts.push(format!("noise floor {}", plain(floor, d)));
     }
     if let Some(carried) = e.carried_margin {
-        parts.push(format!("carries ±{carried:.d$}"));
+        parts.push(format!("carries ±{}", plain(carried, d)));
     }
     if let (Some(p), Some(adjusted)) = (e.p, e.p_adjusted)
         && p != adjusted
@@ -297,7 +333,9 @@ fn words(verdict: &Verdict, unit: &str, d: usize) -> String {
     match verdict {
         Verdict::ALower => "A lower".to_owned(),
         Verdict::BLower => "B lower".to_owned(),
-        Verdict::Equivalent { within } => format!("equivalent within ±{within:.d$} {unit}"),
+        Verdict::Equivalent { within } => {
+            format!("equivalent within ±{} {unit}", plain(*within, d))
+        }
         Verdict::CannotTell { why } => format!("cannot tell ({why})"),
     }
 }
@@ -306,8 +344,12 @@ fn listed(side: &EndpointSide, d: usize) -> String {
     let mut all: Vec<String> = side
         .values
         .iter()
-        .map(|v| format!("{:.d$}", v.value))
-        .chain(side.censored.iter().map(|c| format!("≥{:.d$}", c.at_least)))
+        .map(|v| plain(v.value, d))
+        .chain(
+            side.censored
+                .iter()
+                .map(|c| format!("≥{}", plain(c.at_least, d))),
+        )
         .collect();
     let more = all.len().saturating_sub(MAX_LISTED);
     all.truncate(MAX_LISTED);

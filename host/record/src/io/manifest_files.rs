@@ -58,6 +58,26 @@ pub enum ArtifactMismatch {
     },
 }
 
+impl ArtifactMismatch {
+    /// The artifact's path, relative to the directory.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Missing(path) | Self::Unlisted(path) | Self::Changed { path, .. } => path,
+        }
+    }
+}
+
+impl std::fmt::Display for ArtifactMismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = match self {
+            Self::Missing(_) => "is missing",
+            Self::Unlisted(_) => "was added",
+            Self::Changed { .. } => "was changed",
+        };
+        write!(f, "{} {what}", self.path())
+    }
+}
+
 impl Manifest {
     /// Hashes every file below `dir` except the manifest itself. Symbolic links are not followed
     /// and not listed: an artifact is a file of this directory.

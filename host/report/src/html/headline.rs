@@ -63,14 +63,25 @@ pub(super) fn fault_words(report: &CampaignReport) -> Option<String> {
 }
 
 fn title(report: &CampaignReport) -> String {
+    if let Some(controls) = Controls::of(report) {
+        return controls.title();
+    }
     match &report.campaign.variant {
         None => "Load without a fault".to_owned(),
         Some(_) => match endpoint(report, "outage_s").map(|e| (e, &e.summary)) {
             Some((e, s)) if e.censored.is_empty() => match (s.n, s.median) {
                 (0, _) | (_, None) => "Outage not measured".to_owned(),
-                (1, Some(median)) => format!("Away for {}", secs_pm(median, e.uncertainty)),
-                (_, Some(median)) => {
-                    format!("Away for {} (median)", secs_pm(median, e.uncertainty))
+                (n, Some(median)) => {
+                    let away = match (replicas(report), fell_again(report)) {
+                        (None, 0) => "Away for".to_owned(),
+                        (None, _) => "Away more than once, first for".to_owned(),
+                        (Some(all), 0) => format!("One of {all} replicas away for"),
+                        (Some(all), _) => {
+                            format!("One of {all} replicas away more than once, first for")
+                        }
+                    };
+                    let which = if n == 1 { "" } else { " (median)" };
+                    format!("{away} {}{which}", secs_pm(median, e.uncertainty))
                 }
             },
             Some((e, s)) => format!(
@@ -83,33 +94,130 @@ fn title(report: &CampaignReport) -> String {
     }
 }
 
+/// A campaign of negative controls only: nothing was to happen, and did or did not.
+struct Controls {
+    all: usize,
+    /// Valid controls in which no outage was seen.
+    passed: usize,
+}
+
+impl Controls {
+    /// `None` where a run had its fault, or none was planned.
+    fn of(report: &CampaignReport) -> Option<Self> {
+        let runs = &report.campaign.per_run;
+        report.campaign.variant.as_ref()?;
+        if runs.is_empty() || runs.iter().any(|r| !r.analysis.negative_control) {
+            return None;
+        }
+        let passed = |r: &&RunPart| r.valid && r.analysis.control_outage.is_none();
+        Some(Self {
+            all: runs.len(),
+            passed: runs.iter().filter(passed).count(),
+        })
+    }
+
+    fn title(&self) -> String {
+        if self.passed == self.all {
+            format!("Control passed: no outage in {}", all_runs(self.all as u64))
+        } else {
+            format!(
+                "Control not passed in {} of {} {}",
+                self.all - self.passed,
+                self.all,
+                runs(self.all as u64)
+            )
+        }
+    }
+
+    fn sentence(&self, report: &CampaignReport, fault: &str) -> String {
+        let mut out = format!(
+            "Everything went as for {fault}, but the fault was withheld: no outage may be seen, and none was in {} of {} {}.",
+            self.passed,
+            self.all,
+            runs(self.all as u64)
+        );
+        for run in &report.campaign.per_run {
+            if let Some(seen) = &run.analysis.control_outage {
+                put!(out, " Run {}: {}.", run.analysis.run, esc(seen));
+            } else if !run.valid {
+                put!(
+                    out,
+                    " Run {} does not count, so it shows nothing.",
+                    run.analysis.run
+                );
+            }
+        }
+        out
+    }
+}
+
+/// The number of replicas where there are several.
+fn replicas(report: &CampaignReport) -> Option<usize> {
+    let first = report.campaign.per_run.first()?;
+    Some(first.analysis.replicas.len()).filter(|n| *n > 1)
+}
+
+/// Who the outage is of: with one replica it is the service; with several only the victim was away.
+fn who(report: &CampaignReport) -> String {
+    let Some(all) = replicas(report) else {
+        return "service".to_owned();
+    };
+    let victims = report
+        .campaign
+        .per_run
+        .first()
+        .map(|r| &r.analysis.fault.victims);
+    match victims.map(Vec::as_slice) {
+        Some([one]) => format!("replica {} (one of {all})", esc(one)),
+        _ => format!("the first victim (of {all} replicas)"),
+    }
+}
+
 fn sentences(report: &CampaignReport) -> String {
     let Some(fault) = fault_words(report) else {
         return no_fault(report);
     };
+    if let Some(controls) = Controls::of(report) {
+        return controls.sentence(report, &fault);
+    }
     if counted(report).next().is_none() {
         return format!(
             "The campaign was to measure what follows {fault}, but no run counts: see the reasons below. Figures of single runs are shown for diagnosis only."
         );
     }
+    let who = who(report);
+    let open = counted(report).all(|r| {
+        r.analysis.ttr_censored_at_s.is_none()
+            || r.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed
+    });
+    let not_back = if open {
+        "goodput was not confirmed to be back"
+    } else {
+        "goodput did not come back"
+    };
     let mut out = format!(
         "After {fault}, {}; {}.",
         duration(
             report,
             "outage_s",
-            "service was away for",
-            "service did not answer again"
+            &format!("{who} was away for"),
+            &format!("{who} did not answer again")
         ),
         duration(
             report,
             "ttr_pre_fault_s",
             "goodput was back after",
-            "goodput did not come back"
+            not_back
         )
     );
-    for said in [unconfirmed(report), again(report), lead(report)]
-        .into_iter()
-        .flatten()
+    for said in [
+        unconfirmed(report),
+        late(report),
+        again(report),
+        lead(report),
+    ]
+    .into_iter()
+    .flatten()
     {
         put!(out, " {said}");
     }
@@ -264,10 +372,32 @@ fn unconfirmed(report: &CampaignReport) -> Option<String> {
     })
 }
 
+/// Service that held at the fire and fell later: its time to recovery is 0 by the rule, and tells
+/// nothing of the fall.
+fn late(report: &CampaignReport) -> Option<String> {
+    let late = |r: &&RunPart| {
+        let detection = &r.analysis.recovery.pre_fault;
+        detection.status == RecoveryStatus::Recovered && detection.ttr_s == Some(0.0)
+    };
+    let n = counted(report).filter(late).count();
+    (n > 0).then(|| {
+        format!(
+            "<strong>In {n} of {} service held at the fire and degraded only later</strong>: a time of 0 s tells nothing of that; the deficit and the timeline do.",
+            of_runs(report)
+        )
+    })
+}
+
+/// Runs in which service fell again after it counted as back.
+fn fell_again(report: &CampaignReport) -> usize {
+    counted(report)
+        .filter(|r| r.analysis.recovery.pre_fault.redegradations > 0)
+        .count()
+}
+
 /// Outages after a recovery, which no time to recovery tells.
 fn again(report: &CampaignReport) -> Option<String> {
-    let again = |r: &&RunPart| r.analysis.recovery.pre_fault.redegradations > 0;
-    let n = counted(report).filter(again).count();
+    let n = fell_again(report);
     (n > 0).then(|| {
         format!(
             "<strong>Service fell again after it counted as back</strong> in {n} of {}: the times above end before that.",
@@ -453,7 +583,24 @@ fn card_of(
     }
     if !e.censored.is_empty() {
         let value = e.km_median.map_or_else(|| "not reached".to_owned(), show);
-        let note = format!("{} of {n} {} never got there", e.censored.len(), runs(n));
+        let open = match name {
+            "ttr_pre_fault_s" => counted(report)
+                .filter(|r| r.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed)
+                .count(),
+            _ => 0,
+        };
+        let never = e.censored.len().saturating_sub(open);
+        let mut said = Vec::new();
+        if never > 0 {
+            said.push(format!("{never} of {n} {} never got there", runs(n)));
+        }
+        if open > 0 {
+            said.push(format!(
+                "{open} of {n} {} seemed back, but the load ended before it could be confirmed",
+                runs(n)
+            ));
+        }
+        let note = said.join("; ");
         return card(out, title, &value, &note);
     }
     // Heavy-tailed figures lead with the median, the others with the mean.

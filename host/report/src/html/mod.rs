@@ -30,6 +30,7 @@ use crate::json::{CampaignReport, REPORT_SCHEMA_VERSION, RunPart};
 
 pub use comparison::render_comparison;
 use markup::{esc, put, section};
+pub use words::phase as phase_words;
 
 /// Most runs that the page shows in full; all of them are in `report.json`.
 const MAX_RUNS_DRAWN: usize = 20;

@@ -184,8 +184,9 @@ const PHASES: [(&str, &str, &str); 38] = [
     ),
 ];
 
-/// Words for a phase, segment or boundary; an unknown name stays as it is.
-pub(super) fn phase(name: &str) -> &str {
+/// Words for a phase, segment or boundary, the same on the page and in the terminal; an unknown name
+/// stays as it is.
+pub fn phase(name: &str) -> &str {
     PHASES
         .iter()
         .find(|(key, ..)| *key == name)

@@ -119,9 +119,11 @@ pub fn run(args: LoadArgs) -> Outcome {
         Err(e) => return Err(driven.err().unwrap_or(e)),
     };
     tell(&summary, &reporter);
+    let figures = load_figures(&summary);
     if args.json {
-        let text = serde_json::to_string(&summary).map_err(Failure::internal)?;
-        out!("{text}");
+        let mut document = serde_json::to_value(&summary).map_err(Failure::internal)?;
+        args.requirements.put_into(&mut document, Some(&figures));
+        out!("{document}");
     }
     driven?;
     let exit = if interrupt.raised() {
@@ -129,9 +131,7 @@ pub fn run(args: LoadArgs) -> Outcome {
     } else {
         verdict(&summary.figures)
     };
-    Ok(args
-        .requirements
-        .conclude(exit, Some(&load_figures(&summary))))
+    Ok(args.requirements.conclude(exit, Some(&figures)))
 }
 
 /// Whether a folder holds the records of a load.

@@ -9,7 +9,8 @@ use blackstart_record::{
 };
 
 use super::{MANIFEST_FILE, SPEC_FILE, SUMMARY_FILE};
-use crate::exit::{Exit, Failure};
+use crate::checks::check_unaltered;
+use crate::exit::Failure;
 
 /// What stands for a campaign's name.
 const LOAD: &str = "load";
@@ -53,29 +54,8 @@ pub(in crate::commands) fn check_sealed(dir: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let manifest: Manifest = read_json(&path).map_err(Failure::records)?;
-    let differences: Vec<String> = manifest
-        .check(dir)
-        .map_err(Failure::internal)?
-        .into_iter()
-        .filter_map(|mismatch| match mismatch {
-            ArtifactMismatch::Missing(path) => Some((path, "is missing")),
-            ArtifactMismatch::Changed { path, .. } => Some((path, "was changed")),
-            // Somebody's own notes beside the records are none of them.
-            ArtifactMismatch::Unlisted(_) => None,
-        })
-        .filter(|(path, _)| path != SUMMARY_FILE)
-        .map(|(path, what)| format!("{path} {what}"))
-        .collect();
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::message(
-        Exit::Invalid,
-        format!(
-            "{}: the records are not those that the manifest sealed: {}",
-            dir.display(),
-            differences.join(", ")
-        ),
-    )
-    .help("restore them from a copy; `blackstart verify` lists every difference"))
+    // Somebody's own notes beside the records are none of them, and the summary is written anew.
+    check_unaltered(dir, &manifest, "records", |mismatch| {
+        !matches!(mismatch, ArtifactMismatch::Unlisted(_)) && mismatch.path() != SUMMARY_FILE
+    })
 }

@@ -133,6 +133,15 @@ pub(super) fn figures(f: &LoadFigures, canvas: Canvas) -> Vec<String> {
     }
     lines.push(latency("inter-chunk", &f.inter_chunk_ms));
     lines.push(latency("end to end", &f.e2e_ms));
+    for (name, d) in [
+        ("TTFT", &f.ttft_ms),
+        ("inter-chunk", &f.inter_chunk_ms),
+        ("end to end", &f.e2e_ms),
+    ] {
+        if let Some(refused) = &d.refused {
+            lines.push(format!("           {name}: no {refused}"));
+        }
+    }
     if f.completed < f.scheduled && f.completed > 0 {
         lines.push("           (of completed requests, from the intended send time)".to_owned());
     }

@@ -62,7 +62,7 @@ pub fn verify(dir: &Path, json: bool, requirements: &Requirements) -> Outcome {
     ] {
         checks.only_hashed(what, why);
     }
-    let exit = checks.print(json, dir)?;
+    let exit = checks.print(json, dir, requirements, figures.as_ref())?;
     Ok(requirements.conclude(exit, figures.as_ref()))
 }
 
