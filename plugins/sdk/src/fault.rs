@@ -364,14 +364,14 @@ const NOT_ARMED: &str = "this instance of the plugin was never armed";
 
 /// Binds a [`FaultVariant`] to the generated export; [`crate::register!`] uses it.
 #[doc(hidden)]
-pub struct Component<T>(PhantomData<T>);
+pub struct Component<T, I>(PhantomData<(T, I)>);
 
-impl<T: FaultVariant + Identity> exported::Guest for Component<T> {
+impl<T: FaultVariant, I: Identity + 'static> exported::Guest for Component<T, I> {
     fn describe() -> FaultInfo {
         panic::report_to_host();
         let about = T::describe();
         FaultInfo {
-            plugin: crate::identity::plugin_info::<T, T::Config>(about.summary),
+            plugin: crate::identity::plugin_info::<I, T::Config>(about.summary),
             ending: about.ending,
             without_segments: about.without_segments,
             labels: about.labels,

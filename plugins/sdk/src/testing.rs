@@ -61,6 +61,9 @@ pub struct FakeHost {
     pub requests: Vec<SentRequest>,
     /// What else was scheduled, for whom and when, in order.
     pub others: Vec<(String, Sent, Window)>,
+    /// What each effect needs to be granted (`process`, ...; `conditions` needs nothing) and when
+    /// it is: the place in this list is the effect's id.
+    pub needs: Vec<(&'static str, Window)>,
     /// If set, every effect is refused with it.
     pub refuse: Option<Error>,
     /// What `now` answers.
@@ -74,6 +77,7 @@ impl Default for FakeHost {
             signals: Vec::new(),
             requests: Vec::new(),
             others: Vec::new(),
+            needs: Vec::new(),
             refuse: None,
             now: -SECOND,
         }
@@ -81,15 +85,24 @@ impl Default for FakeHost {
 }
 
 impl FakeHost {
-    fn next_effect(&self) -> Result<EffectId, Error> {
+    fn next_effect(&mut self, need: &'static str, when: Window) -> Result<EffectId, Error> {
         match &self.refuse {
             Some(error) => Err(error.clone()),
-            None => Ok((self.signals.len() + self.requests.len() + self.others.len()) as EffectId),
+            None => {
+                self.needs.push((need, when));
+                Ok((self.needs.len() - 1) as EffectId)
+            }
         }
     }
 
-    fn other(&mut self, replica: &str, sent: Sent, when: Window) -> Result<EffectId, Error> {
-        let id = self.next_effect()?;
+    fn other(
+        &mut self,
+        need: &'static str,
+        replica: &str,
+        sent: Sent,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        let id = self.next_effect(need, when)?;
         self.others.push((replica.to_owned(), sent, when));
         Ok(id)
     }
@@ -111,7 +124,7 @@ impl FaultHost for FakeHost {
         signal: Signal,
         when: Window,
     ) -> Result<EffectId, Error> {
-        let id = self.next_effect()?;
+        let id = self.next_effect("process", when)?;
         self.signals.push(SentSignal {
             replica: replica.to_owned(),
             role: role.to_owned(),
@@ -127,7 +140,7 @@ impl FaultHost for FakeHost {
         on_expiry: Option<&Request>,
         when: Window,
     ) -> Result<EffectId, Error> {
-        let id = self.next_effect()?;
+        let id = self.next_effect("http", when)?;
         self.requests.push(SentRequest {
             request: request.clone(),
             on_expiry: on_expiry.cloned(),
@@ -142,7 +155,12 @@ impl FaultHost for FakeHost {
         operation: &ContainerOperation,
         when: Window,
     ) -> Result<EffectId, Error> {
-        self.other(replica, Sent::Container(operation.clone()), when)
+        self.other(
+            "container",
+            replica,
+            Sent::Container(operation.clone()),
+            when,
+        )
     }
 
     fn apply_network(
@@ -151,7 +169,7 @@ impl FaultHost for FakeHost {
         rule: NetworkRule,
         when: Window,
     ) -> Result<EffectId, Error> {
-        self.other(replica, Sent::Network(rule), when)
+        self.other("network", replica, Sent::Network(rule), when)
     }
 
     fn apply_limit(
@@ -160,7 +178,7 @@ impl FaultHost for FakeHost {
         limit: &Limit,
         when: Window,
     ) -> Result<EffectId, Error> {
-        self.other(replica, Sent::Limit(limit.clone()), when)
+        self.other("resources", replica, Sent::Limit(limit.clone()), when)
     }
 
     fn watch(
@@ -169,7 +187,7 @@ impl FaultHost for FakeHost {
         condition: Condition,
         when: Window,
     ) -> Result<EffectId, Error> {
-        self.other(replica, Sent::Watch(condition), when)
+        self.other("conditions", replica, Sent::Watch(condition), when)
     }
 }
 
