@@ -4,14 +4,13 @@ use std::sync::Mutex;
 
 use blackstart_clock::RunClock;
 use blackstart_effects::{
-    Action, Condition, ContainerOperation, HttpRequest, Limit, NetworkRule, Operation,
-    ScheduleError, Scheduler, Signal,
+    Action, Condition, HttpRequest, Limit, NetworkRule, Operation, ScheduleError, Scheduler, Signal,
 };
 use blackstart_plan::{Plan, RestartPolicy, RuntimePlan};
 use blackstart_plugins::{
-    Condition as PluginCondition, ContainerOperation as PluginContainer, EffectAction, EffectError,
-    EffectRequest, FaultHost, Field, HttpRequest as PluginRequest, Limit as PluginLimit,
-    NetworkRule as PluginRule, Signal as PluginSignal, TargetReplica,
+    Condition as PluginCondition, EffectAction, EffectError, EffectRequest, FaultHost, Field,
+    HttpRequest as PluginRequest, Limit as PluginLimit, NetworkRule as PluginRule,
+    Signal as PluginSignal, TargetReplica,
 };
 
 /// A host whose timeline executes nothing: for `--dry-run` and for refusals before a start.
@@ -91,7 +90,9 @@ impl FaultHost for LiveHost {
     fn schedule(&self, effect: EffectRequest) -> Result<u32, EffectError> {
         check_role(&self.targets, &effect.action)?;
         let until_ns = effect.until_ns;
-        let action = action(&self.targets, effect.action, until_ns);
+        let Some(action) = action(&self.targets, effect.action, until_ns) else {
+            return Err(EffectError::Unsupported(NO_CONTAINERS.to_owned()));
+        };
         // A wait has nothing that is undone at its end.
         let until_ns = until_ns.filter(|_| !matches!(action, Action::Watch { .. }));
         let id = self
@@ -156,12 +157,14 @@ fn check_role(targets: &[TargetReplica], action: &EffectAction) -> Result<(), Ef
             process_role,
             ..
         } => (replica, process_role),
-        EffectAction::Container { replica, .. }
-        | EffectAction::Network { replica, .. }
-        | EffectAction::Resources { replica, .. } => {
-            return check_runtime(targets, replica, action);
+        EffectAction::Container { .. } => {
+            return Err(EffectError::Unsupported(NO_CONTAINERS.to_owned()));
         }
-        EffectAction::Watch { .. } | EffectAction::Http { .. } => return Ok(()),
+        // The adapter has checked that the replica is one.
+        EffectAction::Network { .. }
+        | EffectAction::Resources { .. }
+        | EffectAction::Watch { .. }
+        | EffectAction::Http { .. } => return Ok(()),
     };
     let Some(target) = targets.iter().find(|t| t.id == *replica) else {
         return Err(EffectError::Unsupported(format!(
@@ -177,40 +180,19 @@ fn check_role(targets: &[TargetReplica], action: &EffectAction) -> Result<(), Ef
     )))
 }
 
-/// Whether an operation can be done to what runs a replica, as far as the plan tells.
-fn check_runtime(
-    targets: &[TargetReplica],
-    replica: &str,
-    action: &EffectAction,
-) -> Result<(), EffectError> {
-    let Some(target) = targets.iter().find(|t| t.id == replica) else {
-        return Err(EffectError::Unsupported(format!(
-            "there is no replica `{replica}`"
-        )));
-    };
-    let container = matches!(action, EffectAction::Container { .. });
-    if container && target.runtime != "docker" {
-        return Err(EffectError::Unsupported(format!(
-            "replica `{replica}` is not in a container that the configuration names \
-             ([target.replica.docker]): the container engine cannot act on it"
-        )));
-    }
-    Ok(())
-}
+/// No target of this release is a container that the instrument knows as one.
+const NO_CONTAINERS: &str = "operations of a container engine are not available: no target of this \
+                             release is a container that the instrument knows as one; a signal to the \
+                             server's process (`process-kill`, `graceful-stop`) reaches it wherever it runs";
 
-fn action(targets: &[TargetReplica], action: EffectAction, until_ns: Option<i64>) -> Action {
-    match action {
-        EffectAction::Container { replica, operation } => Action::Operation {
-            replica,
-            operation: Operation::Container(match operation {
-                PluginContainer::Kill(signal) => ContainerOperation::Kill(signal),
-                PluginContainer::Stop(s) => ContainerOperation::Stop(s),
-                PluginContainer::Restart(s) => ContainerOperation::Restart(s),
-                PluginContainer::Pause => ContainerOperation::Pause,
-                PluginContainer::Recreate => ContainerOperation::Recreate,
-                PluginContainer::Disconnect(network) => ContainerOperation::Disconnect(network),
-            }),
-        },
+/// What the timeline does; `None` for what [`check_role`] refuses.
+fn action(
+    targets: &[TargetReplica],
+    action: EffectAction,
+    until_ns: Option<i64>,
+) -> Option<Action> {
+    Some(match action {
+        EffectAction::Container { .. } => return None,
         EffectAction::Network { replica, rule } => Action::Operation {
             replica,
             operation: Operation::Network(match rule {
@@ -268,7 +250,7 @@ fn action(targets: &[TargetReplica], action: EffectAction, until_ns: Option<i64>
             request: self::request(request),
             on_expiry: on_expiry.map(self::request),
         },
-    }
+    })
 }
 
 /// The replica whose own or admin address a URL starts with.
@@ -301,5 +283,5 @@ fn request(request: PluginRequest) -> HttpRequest {
 
 /// What an effect is, for people.
 pub fn describe(effect: &EffectAction) -> String {
-    action(&[], effect.clone(), None).describe()
+    action(&[], effect.clone(), None).map_or_else(|| NO_CONTAINERS.to_owned(), |a| a.describe())
 }

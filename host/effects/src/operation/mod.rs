@@ -61,28 +61,9 @@ pub enum Limit {
     },
 }
 
-/// What the container engine is asked to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ContainerOperation {
-    /// A signal by name; undone by a start.
-    Kill(String),
-    /// An orderly stop with so many seconds before SIGKILL; undone by a start.
-    Stop(u32),
-    /// A stop and a start.
-    Restart(u32),
-    /// All processes stand still; undone by unpause.
-    Pause,
-    /// Removed and made anew.
-    Recreate,
-    /// Taken off a network, or off all; undone by connecting it again.
-    Disconnect(Option<String>),
-}
-
 /// An operation on a replica's surroundings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// On its container.
-    Container(ContainerOperation),
     /// On its packets.
     Network(NetworkRule),
     /// On what it may use.
@@ -104,27 +85,6 @@ impl Operation {
     /// What it is, for people.
     pub(crate) fn describe(&self, replica: &str) -> String {
         match self {
-            Self::Container(operation) => match operation {
-                ContainerOperation::Kill(signal) => {
-                    format!("container engine: kill {replica} by {signal}")
-                }
-                ContainerOperation::Stop(s) => {
-                    format!("container engine: stop {replica} within {s} s")
-                }
-                ContainerOperation::Restart(s) => {
-                    format!("container engine: restart {replica}, stop within {s} s")
-                }
-                ContainerOperation::Pause => format!("container engine: pause {replica}"),
-                ContainerOperation::Recreate => {
-                    format!("container engine: remove {replica} and create it anew")
-                }
-                ContainerOperation::Disconnect(Some(network)) => {
-                    format!("container engine: take {replica} off network {network}")
-                }
-                ContainerOperation::Disconnect(None) => {
-                    format!("container engine: take {replica} off all networks")
-                }
-            },
             Self::Network(rule) => match rule {
                 NetworkRule::DropAll => format!("drop every packet of {replica}"),
                 NetworkRule::RejectWithReset => {
@@ -160,18 +120,6 @@ impl Operation {
     /// What undoing it is, for people.
     pub(crate) fn describe_undo(&self, replica: &str) -> String {
         match self {
-            Self::Container(operation) => match operation {
-                ContainerOperation::Kill(_) | ContainerOperation::Stop(_) => {
-                    format!("container engine: start {replica}")
-                }
-                ContainerOperation::Pause => format!("container engine: unpause {replica}"),
-                ContainerOperation::Disconnect(_) => {
-                    format!("container engine: connect {replica} again")
-                }
-                ContainerOperation::Restart(_) | ContainerOperation::Recreate => {
-                    "nothing".to_owned()
-                }
-            },
             Self::Network(_) => format!("remove the packet rules of {replica}"),
             Self::Resources(Limit::Freeze) => format!("thaw the control group of {replica}"),
             Self::Resources(Limit::FillDisk { path, .. }) => {
@@ -184,7 +132,6 @@ impl Operation {
     /// The thing whose state it changes: of two such at a time, the end of one would end the other.
     pub(crate) fn holds(&self, replica: &str) -> String {
         let what = match self {
-            Self::Container(_) => "the container",
             Self::Network(NetworkRule::Delay(_) | NetworkRule::LimitSend(_)) => "the queues",
             Self::Network(_) => "the packet rules",
             Self::Resources(Limit::Freeze) => "the freezer",
@@ -197,22 +144,8 @@ impl Operation {
 
     /// Whether it has an end exactly where it needs one.
     pub(crate) fn check_end(&self, has_end: bool) -> Result<(), String> {
-        let needs_end = match self {
-            Self::Network(_) | Self::Resources(_) => true,
-            Self::Container(operation) => matches!(
-                operation,
-                ContainerOperation::Pause | ContainerOperation::Disconnect(_)
-            ),
-        };
-        let undoable = !matches!(
-            self,
-            Self::Container(ContainerOperation::Restart(_) | ContainerOperation::Recreate)
-        );
-        if needs_end && !has_end {
+        if !has_end {
             return Err("it needs an end (`until`), at which it is undone".to_owned());
-        }
-        if has_end && !undoable {
-            return Err("it cannot be undone; leave its end (`until`) out".to_owned());
         }
         Ok(())
     }
@@ -302,7 +235,6 @@ pub(crate) fn preflight(
 ) -> Result<(), String> {
     let victim = Victim::find(targets, 0, replica)?;
     match operation {
-        Operation::Container(_) => Err("TEMPORARY".to_owned()),
         Operation::Network(rule) => network::preflight(*rule, &victim),
         Operation::Resources(Limit::FillDisk { path, .. }) => disk::preflight(&victim, path),
         Operation::Resources(limit) => resources::preflight(limit, targets, &victim),
@@ -319,7 +251,6 @@ pub(crate) fn prepare(
     register: &mut dyn FnMut(Undo) -> Result<(), String>,
 ) -> Result<Box<dyn Task>, String> {
     match operation {
-        Operation::Container(_) => Err("TEMPORARY".to_owned()),
         Operation::Network(rule) => network::prepare(*rule, bench, &victim, duration_ns, register),
         Operation::Resources(Limit::FillDisk { path, leave }) => {
             disk::prepare(bench, &victim, path, *leave)
