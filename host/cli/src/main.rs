@@ -60,6 +60,8 @@ enum Command {
     Verify(commands::verify::VerifyArgs),
     /// Simulate runs with planted truth, and check that the analysis finds it
     Simulate(commands::simulate::SimulateArgs),
+    /// List and undo what a dead instrument left in force
+    Undo(commands::undo::UndoArgs),
     /// Look at plugins
     #[command(subcommand)]
     Plugin(commands::plugin::PluginCommand),
@@ -75,6 +77,14 @@ enum Command {
     /// Undoes effects when the instrument dies; started by the instrument
     #[command(name = "__watchdog", hide = true)]
     Watchdog,
+    /// Takes memory of a control group until the kernel ends someone in it; started by the instrument
+    #[command(name = "__balloon", hide = true)]
+    Balloon {
+        /// Folder of the control group
+        group: std::path::PathBuf,
+        /// Monotonic instant at which it gives everything back
+        deadline_ns: i64,
+    },
     /// Engine process of the mock server; started by `mock`
     #[command(name = "__mock-engine", hide = true)]
     MockEngine(blackstart_mock::EngineArgs),
@@ -107,7 +117,10 @@ fn main() -> ExitCode {
     };
     if !matches!(
         cli.command,
-        Command::Supervise { .. } | Command::Watchdog | Command::MockEngine(_)
+        Command::Supervise { .. }
+            | Command::Watchdog
+            | Command::Balloon { .. }
+            | Command::MockEngine(_)
     ) {
         diagnostics();
         if !matches!(cli.command, Command::Mock(_)) {
@@ -122,6 +135,10 @@ fn main() -> ExitCode {
             return blackstart_targets::supervisor::run(mask_env.as_deref());
         }
         Command::Watchdog => return blackstart_effects::watchdog::run(),
+        Command::Balloon { group, deadline_ns } => {
+            return blackstart_effects::run_balloon(&group, deadline_ns);
+        }
+        Command::Undo(args) => commands::undo::run(args),
         Command::Run(args) => commands::run::run(args),
         Command::Load(args) => commands::load::run(*args),
         Command::Merge(args) => commands::merge::run(args),

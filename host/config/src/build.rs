@@ -815,6 +815,9 @@ fn fault(
         config: json_of(&fault.config),
         grant: GrantPlan {
             process: fault.grant.process.clone(),
+            container: fault.grant.container.clone(),
+            network: fault.grant.network.clone(),
+            resources: fault.grant.resources.clone(),
             http: fault.grant.http.clone(),
         },
         fire_at_ns: phases.fire_at_ns(),

@@ -318,6 +318,15 @@ pub struct GrantConfig {
     /// Replicas to whose processes it may send signals; `*` matches any run of characters.
     #[serde(default)]
     pub process: Vec<String>,
+    /// Replicas on whose containers it may run operations of the container engine.
+    #[serde(default)]
+    pub container: Vec<String>,
+    /// Replicas on whose packets it may set rules.
+    #[serde(default)]
+    pub network: Vec<String>,
+    /// Replicas on whose use of their host it may set limits.
+    #[serde(default)]
+    pub resources: Vec<String>,
     /// URLs to which it may send requests; `*` in the path matches any run of characters.
     #[serde(default)]
     pub http: Vec<String>,

@@ -4,10 +4,12 @@ use blackstart_clock::RunNs;
 use blackstart_targets::{Signal, TargetError};
 
 use crate::http::HttpRequest;
+use crate::operation::Operation;
+use crate::timeline::Condition;
 use crate::timeline::{MAX_EFFECT_NS, MAX_EFFECTS};
 
 /// What an effect does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// A signal to the process that has a role of a replica at that instant.
     Signal {
@@ -27,6 +29,22 @@ pub enum Action {
         /// Sent at the end; an effect with an end needs one.
         on_expiry: Option<HttpRequest>,
     },
+    /// An operation on a replica's surroundings.
+    Operation {
+        /// The replica.
+        replica: String,
+        /// The operation.
+        operation: Operation,
+    },
+    /// Nothing is done: the effect starts when a condition holds.
+    Watch {
+        /// The replica.
+        replica: String,
+        /// The condition.
+        condition: Condition,
+        /// The wait fails at this instant.
+        deadline: RunNs,
+    },
 }
 
 /// Why an effect is not put on the timeline.
@@ -38,6 +56,14 @@ pub enum ScheduleError {
     /// The window is not one.
     #[error("effect window: {0}")]
     Window(String),
+    /// The operation is not one, or cannot be done and undone here.
+    #[error("{operation}: {reason}")]
+    Operation {
+        /// What was asked.
+        operation: String,
+        /// Why not.
+        reason: String,
+    },
     /// The request is not one that can be sent.
     #[error("effect request: {0}")]
     Request(String),
@@ -47,16 +73,14 @@ pub enum ScheduleError {
     /// The timeline was cancelled or has ended.
     #[error("the timeline is closed: the run has ended or was interrupted")]
     Closed,
-    /// Two freezes of one process at the same time: the end of one would end the other.
+    /// Two effects of one kind on one thing at the same time: the end of one would end the other.
     #[error(
-        "effect {other} already stops process `{role}` of replica `{replica}` during this window; \
-         let the windows follow each other"
+        "effect {other} is in force already during this window ({what}); let the windows follow \
+         each other"
     )]
     Overlap {
-        /// The replica.
-        replica: String,
-        /// The role.
-        role: String,
+        /// What both change.
+        what: String,
         /// The earlier effect.
         other: u32,
     },
@@ -75,6 +99,10 @@ impl Action {
                 signal,
             } => format!("signal {} to process {role} of {replica}", signal.name()),
             Self::Http { request, .. } => request.describe(),
+            Self::Operation { replica, operation } => operation.describe(replica),
+            Self::Watch {
+                replica, condition, ..
+            } => format!("wait until {replica} {}", condition.describe()),
         }
     }
 
@@ -88,15 +116,33 @@ impl Action {
                 on_expiry: Some(request),
                 ..
             } => request.describe(),
-            Self::Http { .. } => "nothing".to_owned(),
+            Self::Http { .. } | Self::Watch { .. } => "nothing".to_owned(),
+            Self::Operation { replica, operation } => operation.describe_undo(replica),
+        }
+    }
+
+    /// The thing whose state it changes until its end, where it has one.
+    pub(crate) fn holds(&self) -> Option<String> {
+        match self {
+            Self::Signal {
+                replica,
+                role,
+                signal: Signal::Stop,
+            } => Some(format!(
+                "process `{role}` of replica `{replica}` is stopped"
+            )),
+            Self::Operation { replica, operation } => Some(operation.holds(replica)),
+            _ => None,
         }
     }
 
     /// The replica it harms.
     pub fn replica(&self) -> Option<&str> {
         match self {
-            Self::Signal { replica, .. } => Some(replica),
+            Self::Signal { replica, .. } | Self::Operation { replica, .. } => Some(replica),
             Self::Http { replica, .. } => replica.as_deref(),
+            // Nobody is harmed by a wait.
+            Self::Watch { .. } => None,
         }
     }
 
@@ -136,7 +182,15 @@ impl Action {
                 "a signal {} cannot be undone; leave its end (`until`) out",
                 signal.name()
             )),
-            (Self::Signal { .. }, _) => Ok(()),
+            (Self::Signal { .. } | Self::Watch { .. }, _) => Ok(()),
+            (Self::Operation { replica, operation }, until) => {
+                let refuse = |reason: String| ScheduleError::Operation {
+                    operation: operation.describe(replica),
+                    reason,
+                };
+                operation.check().map_err(refuse)?;
+                operation.check_end(until.is_some()).map_err(refuse)
+            }
             (
                 Self::Http {
                     request, on_expiry, ..

@@ -93,20 +93,6 @@ pub(crate) struct Sent {
     pub(crate) result: Result<u16, Unsent>,
 }
 
-impl Sent {
-    /// What is known of a request whose sending panicked.
-    pub(crate) fn panicked() -> Self {
-        let now = monotonic_ns();
-        Self {
-            before: now,
-            after: now,
-            result: Err(Unsent::Failed(
-                "internal error: its sending panicked".to_owned(),
-            )),
-        }
-    }
-}
-
 /// Why a request has no successful answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unsent {

@@ -10,14 +10,17 @@
 
 mod action;
 mod http;
+mod operation;
 mod timeline;
 pub mod watchdog;
 
 pub use action::{Action, ScheduleError};
 pub use blackstart_targets::Signal;
 pub use http::{HTTP_TIMEOUT_NS, HttpRequest};
+pub use operation::{FactBoard, FactSource, Limit, NetworkRule, Operation, run_balloon};
 pub use timeline::{
-    CANCEL_TIMEOUT_NS, EffectSink, FIRE_WAKE_NS, MAX_EFFECT_NS, MAX_EFFECTS, Mode, Notice,
-    NoticeSink, PREPARE_NS, RECHECK_NS, Scheduler, Timeline, TimelineError, TimelineOptions,
+    CANCEL_TIMEOUT_NS, Condition, EffectSink, FIRE_WAKE_NS, MAX_EFFECT_NS, MAX_EFFECTS, Mode,
+    Notice, NoticeSink, PREPARE_NS, RECHECK_NS, Scheduler, Timeline, TimelineError,
+    TimelineOptions,
 };
 pub use watchdog::{Watchdog, WatchdogError};

@@ -71,7 +71,11 @@ impl World {
                 "log",
                 "clock",
                 "targets",
+                "conditions",
                 EFFECT_PROCESS,
+                EFFECT_CONTAINER,
+                EFFECT_NETWORK,
+                EFFECT_RESOURCES,
                 EFFECT_HTTP,
             ],
             World::LogMatcher => &["types", "log"],
@@ -88,6 +92,12 @@ impl fmt::Display for World {
 
 /// Interface behind the `process` grant.
 pub const EFFECT_PROCESS: &str = "effect-process";
+/// Interface behind the `container` grant.
+pub const EFFECT_CONTAINER: &str = "effect-container";
+/// Interface behind the `network` grant.
+pub const EFFECT_NETWORK: &str = "effect-network";
+/// Interface behind the `resources` grant.
+pub const EFFECT_RESOURCES: &str = "effect-resources";
 /// Interface behind the `http` grant.
 pub const EFFECT_HTTP: &str = "effect-http";
 
@@ -156,6 +166,6 @@ mod tests {
             assert_eq!(World::from_export(world.export()), Some(world));
         }
         assert!(is_known_import("evidence"));
-        assert!(!is_known_import("effect-network"));
+        assert!(!is_known_import("effect-kubernetes"));
     }
 }

@@ -13,7 +13,7 @@ use wasmparser::{ComponentExternalKind, Encoding, Parser, Payload};
 
 use crate::api::{self, World};
 use crate::error::{PluginError, Refusal};
-use crate::grants::Grants;
+use crate::grants::{Grants, ReplicaGrant};
 use crate::limits::MAX_ARTIFACT_BYTES;
 use crate::stamp::Stamp;
 use crate::text::shown;
@@ -195,7 +195,16 @@ impl Artifact {
     /// [`Refusal::NotGranted`], which names the interface and the line to add.
     pub fn check_grants(&self, grants: &Grants) -> Result<(), PluginError> {
         for (interface, granted) in [
-            (api::EFFECT_PROCESS, grants.grants_process()),
+            (api::EFFECT_PROCESS, grants.grants(ReplicaGrant::Process)),
+            (
+                api::EFFECT_CONTAINER,
+                grants.grants(ReplicaGrant::Container),
+            ),
+            (api::EFFECT_NETWORK, grants.grants(ReplicaGrant::Network)),
+            (
+                api::EFFECT_RESOURCES,
+                grants.grants(ReplicaGrant::Resources),
+            ),
             (api::EFFECT_HTTP, grants.grants_http()),
         ] {
             if self.imports_interface(interface) && !granted {

@@ -420,10 +420,9 @@ impl Refusal {
                 world.imports().join(", ")
             ),
             Refusal::NotGranted { interface, .. } => {
-                let line = if *interface == EFFECT_HTTP {
-                    "http = [\"http://127.0.0.1:9000/admin/*\"]"
-                } else {
-                    "process = [\"vllm-0\"]"
+                let line = match interface.strip_prefix("effect-") {
+                    Some(key) if *interface != EFFECT_HTTP => format!("{key} = [\"vllm-0\"]"),
+                    _ => "http = [\"http://127.0.0.1:9000/admin/*\"]".to_owned(),
                 };
                 format!("to grant it, add to the campaign file: [fault.grant] {line}")
             }

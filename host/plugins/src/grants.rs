@@ -14,8 +14,51 @@ const MAX_SHOWN: usize = 200;
 /// Capabilities of one plugin. Nothing is granted by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
-    process: Vec<String>,
+    replicas: [Vec<String>; REPLICA_GRANTS.len()],
     http: Vec<String>,
+}
+
+/// Capabilities that are granted by the names of replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicaGrant {
+    /// Signals to its processes.
+    Process,
+    /// Operations of the container engine on its container.
+    Container,
+    /// Packet rules in its network namespace.
+    Network,
+    /// Limits on what it may use.
+    Resources,
+}
+
+/// All of them, in the order of their values.
+pub const REPLICA_GRANTS: [ReplicaGrant; 4] = [
+    ReplicaGrant::Process,
+    ReplicaGrant::Container,
+    ReplicaGrant::Network,
+    ReplicaGrant::Resources,
+];
+
+impl ReplicaGrant {
+    /// Its key in `[fault.grant]`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Container => "container",
+            Self::Network => "network",
+            Self::Resources => "resources",
+        }
+    }
+
+    /// What it allows, for people.
+    fn allows(self) -> &'static str {
+        match self {
+            Self::Process => "signals to",
+            Self::Container => "operations on the container of",
+            Self::Network => "packet rules for",
+            Self::Resources => "limits on",
+        }
+    }
 }
 
 impl Grants {
@@ -31,7 +74,33 @@ impl Grants {
     /// # Errors
     /// [`PluginError::BadGrant`] for a pattern that cannot mean anything.
     pub fn new(process: Vec<String>, http: Vec<String>) -> Result<Grants, PluginError> {
-        for (key, patterns) in [("process", &process), ("http", &http)] {
+        Grants::default()
+            .with_http(http)?
+            .with(ReplicaGrant::Process, process)
+    }
+
+    /// Grants a capability over the replicas that match a glob, too.
+    ///
+    /// # Errors
+    /// As [`Grants::new`].
+    pub fn with(
+        mut self,
+        grant: ReplicaGrant,
+        patterns: Vec<String>,
+    ) -> Result<Grants, PluginError> {
+        Self::check_patterns(grant.key(), &patterns)?;
+        self.replicas[grant as usize] = patterns;
+        Ok(self)
+    }
+
+    fn with_http(mut self, patterns: Vec<String>) -> Result<Grants, PluginError> {
+        Self::check_patterns("http", &patterns)?;
+        self.http = patterns;
+        Ok(self)
+    }
+
+    fn check_patterns(key: &'static str, patterns: &[String]) -> Result<(), PluginError> {
+        {
             for (i, pattern) in patterns.iter().enumerate() {
                 let bad = |reason: &str| PluginError::BadGrant {
                     key,
@@ -52,12 +121,12 @@ impl Grants {
                 }
             }
         }
-        Ok(Grants { process, http })
+        Ok(())
     }
 
     /// Globs over replica names.
-    pub fn process(&self) -> &[String] {
-        &self.process
+    pub fn replicas(&self, grant: ReplicaGrant) -> &[String] {
+        &self.replicas[grant as usize]
     }
 
     /// Patterns over URLs.
@@ -65,9 +134,9 @@ impl Grants {
         &self.http
     }
 
-    /// True when signals to some replica are granted.
-    pub fn grants_process(&self) -> bool {
-        !self.process.is_empty()
+    /// True when the capability over some replica is granted.
+    pub fn grants(&self, grant: ReplicaGrant) -> bool {
+        !self.replicas(grant).is_empty()
     }
 
     /// True when requests to some URL are granted.
@@ -75,15 +144,18 @@ impl Grants {
         !self.http.is_empty()
     }
 
-    /// May a process of this replica be signalled? `Err` is a sentence for people.
-    pub fn check_process(&self, replica: &str) -> Result<(), String> {
-        if self.process.iter().any(|p| glob::matches(p, replica)) {
+    /// May this be done to this replica? `Err` is a sentence for people.
+    pub fn check(&self, grant: ReplicaGrant, replica: &str) -> Result<(), String> {
+        let patterns = self.replicas(grant);
+        if patterns.iter().any(|p| glob::matches(p, replica)) {
             return Ok(());
         }
         Err(format!(
-            "signals to replica `{}` are not granted: [fault.grant] process = {}",
+            "{} replica `{}` are not granted: [fault.grant] {} = {}",
+            grant.allows(),
             shown(replica, MAX_SHOWN),
-            as_toml(&self.process)
+            grant.key(),
+            as_toml(patterns)
         ))
     }
 
@@ -134,13 +206,19 @@ mod tests {
     #[test]
     fn replicas_are_matched_whole() {
         let grants = Grants::new(vec!["vllm-*".into()], vec![]).unwrap();
-        assert_eq!(grants.check_process("vllm-0"), Ok(()));
-        let refused = grants.check_process("other\u{1b}[1m").unwrap_err();
+        assert_eq!(grants.check(ReplicaGrant::Process, "vllm-0"), Ok(()));
+        let refused = grants
+            .check(ReplicaGrant::Process, "other\u{1b}[1m")
+            .unwrap_err();
         assert_eq!(
             refused,
             "signals to replica `other\\u{1b}[1m` are not granted: [fault.grant] process = [\"vllm-*\"]"
         );
-        assert!(Grants::none().check_process("vllm-0").is_err());
+        assert!(
+            Grants::none()
+                .check(ReplicaGrant::Process, "vllm-0")
+                .is_err()
+        );
     }
 
     #[test]

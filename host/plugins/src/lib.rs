@@ -50,15 +50,15 @@ pub use cache::{Cache, default_folder as default_cache_folder};
 pub use engine::{Engine, EngineBuilder};
 pub use error::{PluginError, Quarantine, Refusal, Stopped};
 pub use fault::{
-    ArmContext, Armed, EffectAction, EffectError, EffectEvent, EffectRequest, Ending, Fact,
-    FaultHost, FaultInfo, FaultPlugin, FaultTemplate, HttpRequest, MAX_BODY_BYTES, MAX_EFFECTS,
-    MAX_HEADERS, Proof, Signal, TargetReplica,
+    ArmContext, Armed, Condition, ContainerOperation, EffectAction, EffectError, EffectEvent,
+    EffectRequest, Ending, Fact, FaultHost, FaultInfo, FaultPlugin, FaultTemplate, HttpRequest,
+    Limit, MAX_BODY_BYTES, MAX_EFFECTS, MAX_HEADERS, NetworkRule, Proof, Signal, TargetReplica,
 };
 pub use gate::{
     Evidence, FaultRecord, Finding, GateInfo, GatePlugin, GateTemplate, LoggedEvent, MAX_PAGE,
     MAX_SERIES_POINTS, Outcome, Point, RequestRecord, Severity, Verdict, Window,
 };
-pub use grants::Grants;
+pub use grants::{Grants, REPLICA_GRANTS, ReplicaGrant};
 pub use instance::{LogLevel, LogLine};
 pub use limits::Limits;
 pub use matcher::{

@@ -39,6 +39,11 @@ impl Reexec {
         Self::own("__watchdog")
     }
 
+    /// The helper that takes memory, `__balloon`.
+    pub fn balloon() -> Self {
+        Self::own("__balloon")
+    }
+
     /// A command to start it.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);

@@ -10,6 +10,7 @@ use blackstart_plan::{ProcessSelector, ReplicaPlan, RuntimePlan, TargetPlan};
 use crate::error::TargetError;
 use crate::existing::Existing;
 use crate::guard::{GuardError, Protected};
+use crate::lookup::host_port;
 use crate::process_ref::ProcessRef;
 use crate::reexec::Reexec;
 use crate::supervised::Supervised;
@@ -26,6 +27,7 @@ pub enum Runtime {
 /// One replica.
 pub struct Replica {
     pub(crate) id: String,
+    pub(crate) base_url: String,
     pub(crate) roles: BTreeMap<String, ProcessSelector>,
     pub(crate) runtime: Runtime,
 }
@@ -159,6 +161,7 @@ impl Targets {
         };
         Ok(Replica {
             id: replica.id.clone(),
+            base_url: replica.base_url.clone(),
             roles: replica.process_roles.clone(),
             runtime,
         })
@@ -210,6 +213,16 @@ impl Targets {
     /// When there is none, or the guard refuses it.
     pub fn resolve_role(&self, replica: &str, role: &str) -> Result<ProcessRef, TargetError> {
         let (pid, start_time) = self.replica(replica)?.find_role(role, &self.protected)?;
+        self.hold(replica, role, pid, start_time)
+    }
+
+    fn hold(
+        &self,
+        replica: &str,
+        role: &str,
+        pid: u32,
+        start_time: u64,
+    ) -> Result<ProcessRef, TargetError> {
         let held =
             ProcessRef::open_same(pid, start_time).map_err(|e| TargetError::VictimNotFound {
                 replica: replica.to_owned(),
@@ -222,6 +235,21 @@ impl Targets {
             })?;
         self.authorize(replica, &held)?;
         Ok(held)
+    }
+
+    /// Takes hold of the main process of a replica. It is authorised.
+    ///
+    /// # Errors
+    /// When there is none, or the guard refuses it.
+    pub fn resolve_main(&self, replica: &str) -> Result<ProcessRef, TargetError> {
+        let (pid, start_time) = self.replica(replica)?.main(&self.protected)?;
+        self.hold(replica, "main", pid, start_time)
+    }
+
+    /// The port of a replica's own address.
+    pub fn port(&self, replica: &str) -> Option<u16> {
+        let found = self.replica(replica).ok()?;
+        host_port(&found.base_url).map(|(_, port)| port)
     }
 
     /// Whether an effect on this replica may touch this process: it is the very process, belongs

@@ -64,8 +64,12 @@ use crate::identity::Identity;
 use crate::{Error, Field, RunNs, Window, panic};
 
 pub use exported::{ArmContext, Armed, EffectEvent, Ending, Fact, FaultInfo, Proof};
+pub use host::conditions::Condition;
+pub use host::effect_container::Operation as ContainerOperation;
 pub use host::effect_http::Request;
+pub use host::effect_network::Rule as NetworkRule;
 pub use host::effect_process::Signal;
+pub use host::effect_resources::{Fill, Limit};
 pub use host::targets::Replica;
 pub use host::types::EffectId;
 
@@ -116,6 +120,52 @@ pub trait FaultHost {
         &mut self,
         request: &Request,
         on_expiry: Option<&Request>,
+        when: Window,
+    ) -> Result<EffectId, Error>;
+
+    /// Schedules an operation of the container engine on a replica's container.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] outside the grants, [`Error::Unsupported`] where the replica is in no
+    /// container or the operation cannot be undone as asked.
+    fn run_container(
+        &mut self,
+        replica: &str,
+        operation: &ContainerOperation,
+        when: Window,
+    ) -> Result<EffectId, Error>;
+
+    /// Schedules a rule on a replica's packets.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] outside the grants, [`Error::Unsupported`] where this host cannot do it.
+    fn apply_network(
+        &mut self,
+        replica: &str,
+        rule: NetworkRule,
+        when: Window,
+    ) -> Result<EffectId, Error>;
+
+    /// Schedules a limit on what a replica may use of its host.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] outside the grants, [`Error::Unsupported`] where this host cannot do it,
+    /// or where others would be hit.
+    fn apply_limit(
+        &mut self,
+        replica: &str,
+        limit: &Limit,
+        when: Window,
+    ) -> Result<EffectId, Error>;
+
+    /// Waits for a condition from `when.at` to `when.until`; [`FaultVariant::observe`] is told.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a replica that is none.
+    fn watch(
+        &mut self,
+        replica: &str,
+        condition: Condition,
         when: Window,
     ) -> Result<EffectId, Error>;
 }
@@ -252,6 +302,42 @@ impl FaultHost for Imports {
     ) -> Result<EffectId, Error> {
         host::effect_http::send(request, on_expiry, when)
     }
+
+    fn run_container(
+        &mut self,
+        replica: &str,
+        operation: &ContainerOperation,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        host::effect_container::run(replica, operation, when)
+    }
+
+    fn apply_network(
+        &mut self,
+        replica: &str,
+        rule: NetworkRule,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        host::effect_network::apply(replica, rule, when)
+    }
+
+    fn apply_limit(
+        &mut self,
+        replica: &str,
+        limit: &Limit,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        host::effect_resources::apply(replica, limit, when)
+    }
+
+    fn watch(
+        &mut self,
+        replica: &str,
+        condition: Condition,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        host::conditions::watch(replica, condition, when)
+    }
 }
 
 /// An armed fault without its type; a component has one.
@@ -278,14 +364,14 @@ const NOT_ARMED: &str = "this instance of the plugin was never armed";
 
 /// Binds a [`FaultVariant`] to the generated export; [`crate::register!`] uses it.
 #[doc(hidden)]
-pub struct Component<T>(PhantomData<T>);
+pub struct Component<T, I>(PhantomData<(T, I)>);
 
-impl<T: FaultVariant + Identity> exported::Guest for Component<T> {
+impl<T: FaultVariant, I: Identity + 'static> exported::Guest for Component<T, I> {
     fn describe() -> FaultInfo {
         panic::report_to_host();
         let about = T::describe();
         FaultInfo {
-            plugin: crate::identity::plugin_info::<T, T::Config>(about.summary),
+            plugin: crate::identity::plugin_info::<I, T::Config>(about.summary),
             ending: about.ending,
             without_segments: about.without_segments,
             labels: about.labels,

@@ -275,14 +275,14 @@ impl Evidence for Imports {
 
 /// Binds a [`ValidityGate`] to the generated export; [`crate::register!`] uses it.
 #[doc(hidden)]
-pub struct Component<T>(PhantomData<T>);
+pub struct Component<T, I>(PhantomData<(T, I)>);
 
-impl<T: ValidityGate + Identity> exported::Guest for Component<T> {
+impl<T: ValidityGate, I: Identity + 'static> exported::Guest for Component<T, I> {
     fn describe() -> GateInfo {
         panic::report_to_host();
         let about = T::describe();
         GateInfo {
-            plugin: crate::identity::plugin_info::<T, T::Config>(about.summary),
+            plugin: crate::identity::plugin_info::<I, T::Config>(about.summary),
             id: about.id,
             title: about.title,
             severity: about.severity,

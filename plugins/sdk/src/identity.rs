@@ -10,7 +10,7 @@ pub const API_VERSION: &str = "0.1.0";
 /// Name of the custom section that carries the stamp.
 pub const STAMP_SECTION: &str = "blackstart-plugin";
 
-/// Package name and version of a guest crate; [`crate::register!`] implements it.
+/// Package name and version of a guest crate; [`crate::register!`] makes a type that has them.
 pub trait Identity {
     /// `CARGO_PKG_NAME` of the guest crate.
     const NAME: &'static str;

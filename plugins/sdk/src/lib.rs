@@ -62,14 +62,20 @@ macro_rules! register {
 #[macro_export]
 macro_rules! __register {
     ($plugin:ty, $world:ident, $world_name:literal, $export:ident) => {
-        impl $crate::identity::Identity for $plugin {
-            const NAME: &'static str = ::core::env!("CARGO_PKG_NAME");
-            const VERSION: &'static str = ::core::env!("CARGO_PKG_VERSION");
-        }
+        // A plugin that is none is found natively, too.
+        const _: ::core::marker::PhantomData<$plugin> = ::core::marker::PhantomData;
 
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            type Registered = $crate::$world::Component<$plugin>;
+            // A type of its own: the plugin may come from another crate.
+            struct Package;
+
+            impl $crate::identity::Identity for Package {
+                const NAME: &'static str = ::core::env!("CARGO_PKG_NAME");
+                const VERSION: &'static str = ::core::env!("CARGO_PKG_VERSION");
+            }
+
+            type Registered = $crate::$world::Component<$plugin, Package>;
     $crate::$export!(Registered with_types_in $crate::bindings::$world);
 
             const STAMP: &str = $crate::__stamp!($world_name);

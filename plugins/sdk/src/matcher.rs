@@ -143,16 +143,16 @@ pub fn boundary_info(key: &str, meaning: &str, per_rank: bool) -> BoundaryInfo {
 
 /// Binds a [`LogMatcher`] to the generated export; [`crate::register!`] uses it.
 #[doc(hidden)]
-pub struct Component<T>(PhantomData<T>);
+pub struct Component<T, I>(PhantomData<(T, I)>);
 
-impl<T: LogMatcher + Identity> exported::Guest for Component<T> {
+impl<T: LogMatcher, I: Identity + 'static> exported::Guest for Component<T, I> {
     type Session = SessionComponent<T>;
 
     fn describe() -> MatcherInfo {
         panic::report_to_host();
         let about = T::describe();
         MatcherInfo {
-            plugin: crate::identity::plugin_info::<T, T::Config>(about.summary),
+            plugin: crate::identity::plugin_info::<I, T::Config>(about.summary),
             product: about.product,
             versions: about.versions,
             boundaries: about.boundaries,
@@ -169,7 +169,7 @@ impl<T: LogMatcher + Identity> exported::Guest for Component<T> {
 #[doc(hidden)]
 pub struct SessionComponent<T: LogMatcher>(RefCell<Result<T::Session, Error>>);
 
-impl<T: LogMatcher + Identity> exported::GuestSession for SessionComponent<T> {
+impl<T: LogMatcher> exported::GuestSession for SessionComponent<T> {
     fn new(replica: String, config: String) -> Self {
         panic::report_to_host();
         let opened = config::parse::<T::Config>(&config).and_then(|c| T::open(&replica, c));

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::fault::{ArmContext, EffectId, Fact, FaultHost, Replica, Request, Signal};
+use crate::fault::{
+    ArmContext, Condition, ContainerOperation, EffectId, Fact, FaultHost, Limit, NetworkRule,
+    Replica, Request, Signal,
+};
 use crate::gate::{Evidence, FaultRecord, LoggedEvent, Point, RequestRecord, Window as RunWindow};
 use crate::{Error, Field, Measure, ReplicaId, RunNs, Window, measure};
 
@@ -33,6 +36,19 @@ pub struct SentRequest {
     pub when: Window,
 }
 
+/// Another effect that a fault scheduled.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// An operation on a container.
+    Container(ContainerOperation),
+    /// A rule on packets.
+    Network(NetworkRule),
+    /// A limit.
+    Limit(Limit),
+    /// A wait.
+    Watch(Condition),
+}
+
 /// A host that only takes notes. It knows two replicas, `vllm-0` and `vllm-1`, with the
 /// process roles `api`, `engine` and `worker`.
 #[derive(Debug)]
@@ -43,6 +59,11 @@ pub struct FakeHost {
     pub signals: Vec<SentSignal>,
     /// What was scheduled, in order.
     pub requests: Vec<SentRequest>,
+    /// What else was scheduled, for whom and when, in order.
+    pub others: Vec<(String, Sent, Window)>,
+    /// What each effect needs to be granted (`process`, ...; `conditions` needs nothing) and when
+    /// it is: the place in this list is the effect's id.
+    pub needs: Vec<(&'static str, Window)>,
     /// If set, every effect is refused with it.
     pub refuse: Option<Error>,
     /// What `now` answers.
@@ -55,6 +76,8 @@ impl Default for FakeHost {
             targets: vec![replica("vllm-0"), replica("vllm-1")],
             signals: Vec::new(),
             requests: Vec::new(),
+            others: Vec::new(),
+            needs: Vec::new(),
             refuse: None,
             now: -SECOND,
         }
@@ -62,11 +85,26 @@ impl Default for FakeHost {
 }
 
 impl FakeHost {
-    fn next_effect(&self) -> Result<EffectId, Error> {
+    fn next_effect(&mut self, need: &'static str, when: Window) -> Result<EffectId, Error> {
         match &self.refuse {
             Some(error) => Err(error.clone()),
-            None => Ok((self.signals.len() + self.requests.len()) as EffectId),
+            None => {
+                self.needs.push((need, when));
+                Ok((self.needs.len() - 1) as EffectId)
+            }
         }
+    }
+
+    fn other(
+        &mut self,
+        need: &'static str,
+        replica: &str,
+        sent: Sent,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        let id = self.next_effect(need, when)?;
+        self.others.push((replica.to_owned(), sent, when));
+        Ok(id)
     }
 }
 
@@ -86,7 +124,7 @@ impl FaultHost for FakeHost {
         signal: Signal,
         when: Window,
     ) -> Result<EffectId, Error> {
-        let id = self.next_effect()?;
+        let id = self.next_effect("process", when)?;
         self.signals.push(SentSignal {
             replica: replica.to_owned(),
             role: role.to_owned(),
@@ -102,13 +140,54 @@ impl FaultHost for FakeHost {
         on_expiry: Option<&Request>,
         when: Window,
     ) -> Result<EffectId, Error> {
-        let id = self.next_effect()?;
+        let id = self.next_effect("http", when)?;
         self.requests.push(SentRequest {
             request: request.clone(),
             on_expiry: on_expiry.cloned(),
             when,
         });
         Ok(id)
+    }
+
+    fn run_container(
+        &mut self,
+        replica: &str,
+        operation: &ContainerOperation,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other(
+            "container",
+            replica,
+            Sent::Container(operation.clone()),
+            when,
+        )
+    }
+
+    fn apply_network(
+        &mut self,
+        replica: &str,
+        rule: NetworkRule,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other("network", replica, Sent::Network(rule), when)
+    }
+
+    fn apply_limit(
+        &mut self,
+        replica: &str,
+        limit: &Limit,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other("resources", replica, Sent::Limit(limit.clone()), when)
+    }
+
+    fn watch(
+        &mut self,
+        replica: &str,
+        condition: Condition,
+        when: Window,
+    ) -> Result<EffectId, Error> {
+        self.other("conditions", replica, Sent::Watch(condition), when)
     }
 }
 

@@ -3,10 +3,13 @@
 use std::sync::Mutex;
 
 use blackstart_clock::RunClock;
-use blackstart_effects::{Action, HttpRequest, Scheduler, Signal};
+use blackstart_effects::{
+    Action, Condition, HttpRequest, Limit, NetworkRule, Operation, ScheduleError, Scheduler, Signal,
+};
 use blackstart_plan::{Plan, RestartPolicy, RuntimePlan};
 use blackstart_plugins::{
-    EffectAction, EffectError, EffectRequest, FaultHost, Field, HttpRequest as PluginRequest,
+    Condition as PluginCondition, EffectAction, EffectError, EffectRequest, FaultHost, Field,
+    HttpRequest as PluginRequest, Limit as PluginLimit, NetworkRule as PluginRule,
     Signal as PluginSignal, TargetReplica,
 };
 
@@ -86,16 +89,21 @@ impl FaultHost for LiveHost {
 
     fn schedule(&self, effect: EffectRequest) -> Result<u32, EffectError> {
         check_role(&self.targets, &effect.action)?;
+        let until_ns = effect.until_ns;
+        let Some(action) = action(&self.targets, effect.action, until_ns) else {
+            return Err(EffectError::Unsupported(NO_CONTAINERS.to_owned()));
+        };
+        // A wait has nothing that is undone at its end.
+        let until_ns = until_ns.filter(|_| !matches!(action, Action::Watch { .. }));
         let id = self
             .scheduler
-            .schedule(
-                action(&self.targets, effect.action),
-                effect.at_ns,
-                effect.until_ns,
-            )
-            .map_err(|e| EffectError::Other(e.to_string()))?;
+            .schedule(action, effect.at_ns, until_ns)
+            .map_err(|e| match e {
+                ScheduleError::Operation { .. } => EffectError::Unsupported(e.to_string()),
+                e => EffectError::Other(e.to_string()),
+            })?;
         let mut last = lock(&self.last_until_ns);
-        *last = (*last).max(effect.until_ns);
+        *last = (*last).max(until_ns);
         Ok(id)
     }
 }
@@ -143,13 +151,20 @@ fn target_replicas(plan: &Plan) -> Vec<TargetReplica> {
 }
 
 fn check_role(targets: &[TargetReplica], action: &EffectAction) -> Result<(), EffectError> {
-    let EffectAction::Signal {
-        replica,
-        process_role,
-        ..
-    } = action
-    else {
-        return Ok(());
+    let (replica, process_role) = match action {
+        EffectAction::Signal {
+            replica,
+            process_role,
+            ..
+        } => (replica, process_role),
+        EffectAction::Container { .. } => {
+            return Err(EffectError::Unsupported(NO_CONTAINERS.to_owned()));
+        }
+        // The adapter has checked that the replica is one.
+        EffectAction::Network { .. }
+        | EffectAction::Resources { .. }
+        | EffectAction::Watch { .. }
+        | EffectAction::Http { .. } => return Ok(()),
     };
     let Some(target) = targets.iter().find(|t| t.id == *replica) else {
         return Err(EffectError::Unsupported(format!(
@@ -165,8 +180,51 @@ fn check_role(targets: &[TargetReplica], action: &EffectAction) -> Result<(), Ef
     )))
 }
 
-fn action(targets: &[TargetReplica], action: EffectAction) -> Action {
-    match action {
+/// No target of this release is a container that the instrument knows as one.
+const NO_CONTAINERS: &str = "operations of a container engine are not available: no target of this \
+                             release is a container that the instrument knows as one; a signal to the \
+                             server's process (`process-kill`, `graceful-stop`) reaches it wherever it runs";
+
+/// What the timeline does; `None` for what [`check_role`] refuses.
+fn action(
+    targets: &[TargetReplica],
+    action: EffectAction,
+    until_ns: Option<i64>,
+) -> Option<Action> {
+    Some(match action {
+        EffectAction::Container { .. } => return None,
+        EffectAction::Network { replica, rule } => Action::Operation {
+            replica,
+            operation: Operation::Network(match rule {
+                PluginRule::DropAll => NetworkRule::DropAll,
+                PluginRule::RejectWithReset => NetworkRule::RejectWithReset,
+                PluginRule::Lose(percent) => NetworkRule::Lose(percent),
+                PluginRule::Delay(us) => NetworkRule::Delay(us),
+                PluginRule::LimitSend(rate) => NetworkRule::LimitSend(rate),
+                PluginRule::LimitReceive(rate) => NetworkRule::LimitReceive(rate),
+            }),
+        },
+        EffectAction::Resources { replica, limit } => Action::Operation {
+            replica,
+            operation: Operation::Resources(match limit {
+                PluginLimit::Freeze => Limit::Freeze,
+                PluginLimit::CpuPercent(percent) => Limit::CpuPercent(percent),
+                PluginLimit::MemoryHeadroomBytes(n) => Limit::MemoryHeadroom(n),
+                PluginLimit::FillDisk { path, leave_bytes } => Limit::FillDisk {
+                    path,
+                    leave: leave_bytes,
+                },
+            }),
+        },
+        EffectAction::Watch { replica, condition } => Action::Watch {
+            replica,
+            condition: match condition {
+                PluginCondition::StartedAgain => Condition::StartedAgain,
+                PluginCondition::ServingAgain => Condition::ServingAgain,
+            },
+            // The adapter asks every wait for an end.
+            deadline: until_ns.unwrap_or(i64::MAX),
+        },
         EffectAction::Signal {
             replica,
             process_role,
@@ -192,7 +250,7 @@ fn action(targets: &[TargetReplica], action: EffectAction) -> Action {
             request: self::request(request),
             on_expiry: on_expiry.map(self::request),
         },
-    }
+    })
 }
 
 /// The replica whose own or admin address a URL starts with.
@@ -225,5 +283,5 @@ fn request(request: PluginRequest) -> HttpRequest {
 
 /// What an effect is, for people.
 pub fn describe(effect: &EffectAction) -> String {
-    action(&[], effect.clone()).describe()
+    action(&[], effect.clone(), None).map_or_else(|| NO_CONTAINERS.to_owned(), |a| a.describe())
 }

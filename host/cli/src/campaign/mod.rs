@@ -167,6 +167,7 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
                 (Err(_), Err(_)) => {}
             }
         }
+        let end = end.and_then(|()| nothing_left(results.dir()));
         if let Err(e) = end {
             // Without it the report only lacks the reason.
             let _ = results::note_stop(results.dir(), &prepared.plan, planned.run, &e);
@@ -191,6 +192,41 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
     let figures = campaign_figures(&report.report);
     let exit = execution.requirements.conclude(exit, Some(&figures));
     Ok((exit, dir))
+}
+
+/// Every effect of the run was undone and what was seen afterwards is as it was before: else the next run
+/// would measure the last one's fault.
+///
+/// # Errors
+/// Names what is left, and how to undo it.
+fn nothing_left(dir: &Path) -> Result<(), Failure> {
+    let journal = dir.join("undo.jsonl");
+    // A campaign without a journal has registered nothing.
+    let Ok(left) = blackstart_effects::watchdog::leftovers(&journal) else {
+        return Ok(());
+    };
+    if left.effects.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = left
+        .effects
+        .iter()
+        .map(|e| match &e.failed {
+            Some(why) => format!("{}: {why}", e.undo),
+            None => e.undo.clone(),
+        })
+        .collect();
+    Err(Failure::message(
+        Exit::Internal,
+        format!(
+            "the campaign stops: an effect may still be in force ({})",
+            named.join("; ")
+        ),
+    )
+    .help(format!(
+        "`blackstart undo {}` lists and undoes it; look at the system under test before the next run",
+        dir.display()
+    )))
 }
 
 /// Found out now, not when the servers run. Each run's own schedule is looked at when it starts.

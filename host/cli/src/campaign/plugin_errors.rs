@@ -44,7 +44,8 @@ pub fn grant_help(file: &CampaignFile, error: &PluginError) -> Option<String> {
             .collect();
         format!("http = {urls:?}")
     } else {
-        format!("process = {victims:?}")
+        let key = interface.strip_prefix("effect-").unwrap_or("process");
+        format!("{key} = {victims:?}")
     };
     Some(format!(
         "to grant it, write under [fault.grant] in the campaign file: {line}"

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blackstart_config::{
-    BuildContext, CampaignFile, ConfigError, FaultFacts, GateChoice, build_plan, warnings,
+    BuildContext, CampaignFile, ConfigError, FaultFacts, GateChoice, GrantConfig, build_plan,
+    warnings,
 };
 use blackstart_plan::{Plan, ReplicaPlan, RunPlan, RuntimePlan};
 use blackstart_plugins::{
     ArmContext, Artifact, EffectAction, EffectRequest, FaultInfo, FaultTemplate, GateTemplate,
-    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, World, check_config,
+    Grants, GuestError, MatcherPlugin, PluginError, PluginInfo, ReplicaGrant, World, check_config,
 };
 use blackstart_targets::{ProcessRef, TargetError};
 
@@ -196,8 +197,7 @@ fn fault_plugin(
             )
             .into());
     }
-    let grants = Grants::new(fault.grant.process.clone(), fault.grant.http.clone())
-        .map_err(at("fault.grant"))?;
+    let grants = granted(&fault.grant).map_err(at("fault.grant"))?;
     let template = FaultTemplate::new(&plugins.engine, &artifact, &grants).map_err(|e| {
         let help = grant_help(file, &e).unwrap_or_else(|| e.help());
         plugin_failure_with(file, "fault.grant", &e, help)
@@ -210,6 +210,18 @@ fn fault_plugin(
         .clone();
     check_table(file, "fault.config", &info.plugin, &fault.config)?;
     Ok(Some((artifact, template, info)))
+}
+
+fn granted(grant: &GrantConfig) -> Result<Grants, PluginError> {
+    let mut grants = Grants::new(grant.process.clone(), grant.http.clone())?;
+    for (which, replicas) in [
+        (ReplicaGrant::Container, &grant.container),
+        (ReplicaGrant::Network, &grant.network),
+        (ReplicaGrant::Resources, &grant.resources),
+    ] {
+        grants = grants.with(which, replicas.clone())?;
+    }
+    Ok(grants)
 }
 
 /// Bundled gates and those that the file adds: id, plugin, and whether the id is a bundled gate's.

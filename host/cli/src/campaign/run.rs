@@ -13,7 +13,7 @@ use blackstart_observe::{CpuSource, EventSink, FireSignal, ObserveRun, Observers
 use blackstart_plan::RunPlan;
 use blackstart_plugins::{EffectAction, EffectEvent, FaultPlugin};
 use blackstart_record::{
-    ClockSample, EventKind, RunFiles, unlocked_because, write_metrics_parquet,
+    ClockSample, EventKind, ProbePath, RunFiles, unlocked_because, write_metrics_parquet,
 };
 use blackstart_targets::{Reexec, Targets};
 
@@ -112,10 +112,18 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     let armed = arm(&stage, &fire)?;
 
     let events = recorder.sender();
+    let watched = armed.as_ref().map(|a| a.timeline.clone());
     let observers = Observers::start(ObserveRun {
         plan,
         clock,
-        sink: EventSink::new(move |e| events.send(e)),
+        sink: EventSink::new(move |e| {
+            if let (EventKind::Probe(probe), Some(timeline)) = (&e.kind, &watched)
+                && let (ProbePath::Direct, Some(replica)) = (probe.path, &probe.replica)
+            {
+                timeline.probed(replica, probe.sent_ns, probe.first_token_ns);
+            }
+            events.send(e);
+        }),
         fire: fire.clone(),
         api_key: api_key.as_deref(),
         cpu: CpuSource::default(),
@@ -157,7 +165,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
     let metrics = observers.stop().metrics;
     write_metrics_parquet(&files.metrics(), &metrics).map_err(Failure::internal)?;
     if let Some(armed) = armed {
-        stage.facts("after");
+        stage.facts("after", &armed.timeline);
         stage.prove(&armed.plugin, context.interrupt.raised());
         cancel(context, &armed);
     }
@@ -199,7 +207,7 @@ fn drive(context: &RunContext<'_>, files: &RunFiles, recorder: &Recorder) -> Res
 
 /// A fault that waits for its instant.
 pub struct Armed {
-    timeline: Timeline,
+    timeline: Arc<Timeline>,
     plugin: Arc<Mutex<Option<FaultPlugin>>>,
     host: Arc<LiveHost>,
 }
@@ -290,6 +298,7 @@ fn arm(stage: &Stage<'_>, fire: &FireSignal) -> Result<Option<Armed>, Failure> {
         watchdog: context.watchdog.clone(),
         sink: Arc::new(move |e| events.send(e)),
         notice,
+        helper: Some(Reexec::balloon()),
         mode: if context.planned.negative_control {
             Mode::NegativeControl
         } else {
@@ -297,6 +306,7 @@ fn arm(stage: &Stage<'_>, fire: &FireSignal) -> Result<Option<Armed>, Failure> {
         },
     })
     .map_err(Failure::internal)?;
+    let timeline = Arc::new(timeline);
     let host = Arc::new(LiveHost::new(plan, stage.clock, timeline.scheduler()));
     let mut instance = setup.template.instantiate(host.clone())?;
     instance.arm(&arm_with)?;
@@ -341,7 +351,7 @@ fn read_facts(stage: &Stage<'_>, armed: &Armed, over: &AtomicBool) {
             }
             std::thread::sleep(TICK);
         }
-        stage.facts(phase);
+        stage.facts(phase, &armed.timeline);
     }
 }
 

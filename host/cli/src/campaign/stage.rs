@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use blackstart_clock::RunClock;
+use blackstart_effects::Timeline;
 use blackstart_plan::{
     Accelerators, OrphanPolicy, ProcessPlan, ReplicaPlan, RestartPolicy, RuntimePlan,
 };
@@ -32,8 +33,8 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Reads the facts of every victim.
-    pub fn facts(&self, phase: &str) {
+    /// Reads the facts of every victim, and of what the timeline has in force on it.
+    pub fn facts(&self, phase: &str, timeline: &Timeline) {
         let plan = &self.context.prepared.plan;
         let Some(fault) = &plan.fault else { return };
         let mut facts: Vec<Fact> = Vec::new();
@@ -42,6 +43,12 @@ impl Stage<'_> {
                 Ok(found) => facts.extend(found),
                 Err(e) => self.note(format!("facts of {victim}: {e}")),
             }
+            let read = timeline.facts(victim).into_iter();
+            facts.extend(read.map(|(name, value)| Fact {
+                replica: victim.clone(),
+                name,
+                value,
+            }));
         }
         if phase == "during" {
             facts.extend(self.http_statuses(&fault.victims));

@@ -54,11 +54,19 @@ pub fn timeline(prepared: &Prepared) {
             fault.variant,
             fault.statement.as_deref().unwrap_or("–")
         );
-        out_text!(
-            "granted    process = {:?}, http = {:?}",
-            fault.grant.process,
-            fault.grant.http
-        );
+        let grant = &fault.grant;
+        let granted: Vec<String> = [
+            ("process", &grant.process),
+            ("container", &grant.container),
+            ("network", &grant.network),
+            ("resources", &grant.resources),
+            ("http", &grant.http),
+        ]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(key, names)| format!("{key} = {names:?}"))
+        .collect();
+        out_text!("granted    {}", granted.join(", "));
     }
     out_text!(
         "gates      {}",

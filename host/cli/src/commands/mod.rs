@@ -9,4 +9,5 @@ pub mod merge;
 pub mod plugin;
 pub mod run;
 pub mod simulate;
+pub mod undo;
 pub mod verify;

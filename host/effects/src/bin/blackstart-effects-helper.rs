@@ -8,11 +8,47 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("__supervise") => blackstart_targets::supervisor::run(None),
         Some("__watchdog") => blackstart_effects::watchdog::run(),
+        Some("__balloon") => {
+            let mut rest = std::env::args().skip(2);
+            let dir = PathBuf::from(rest.next().unwrap_or_default());
+            let deadline = rest.next().and_then(|d| d.parse().ok()).unwrap_or(0);
+            blackstart_effects::run_balloon(&dir, deadline)
+        }
+        Some("ticks") => ticks(&std::env::args().nth(2).unwrap_or_default()),
+        Some("hold") => hold(),
         Some("instrument") => instrument::main(std::env::args().skip(2).map(PathBuf::from)),
         _ => {
             eprintln!("this program serves the tests of blackstart-effects only");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A server that writes a line to each client every 10 ms.
+fn ticks(address: &str) -> ExitCode {
+    use std::io::Write;
+    let Ok(listener) = std::net::TcpListener::bind(address) else {
+        return ExitCode::FAILURE;
+    };
+    println!("ready");
+    for mut stream in listener.incoming().flatten() {
+        std::thread::spawn(move || {
+            while stream.write_all(b"tick\n").is_ok() {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        });
+    }
+    ExitCode::SUCCESS
+}
+
+/// Holds 64 MiB of memory, and works without pause.
+fn hold() -> ExitCode {
+    let mut memory = vec![1_u8; 64 << 20];
+    println!("ready");
+    let mut n = 0_usize;
+    loop {
+        n = (n + 4096) % memory.len();
+        memory[n] = memory[n].wrapping_add(1);
     }
 }
 
@@ -65,6 +101,7 @@ mod instrument {
             watchdog: Arc::new(watchdog),
             sink: print,
             notice: Arc::new(|_, _| {}),
+            helper: None,
             mode: Mode::Real,
         })?;
         let first = plan.replicas.first().ok_or("no replica")?;

@@ -11,14 +11,14 @@ use blackstart_clock::{
     request_real_time, wait_until,
 };
 use blackstart_record::{EffectStep, EventKind};
-use blackstart_targets::{ProcessRef, Signal, Targets};
+use blackstart_targets::{ProcessRef, Reexec, Signal, Targets};
 
 use super::outbox::Outbox;
 use super::prepare::{Means, Preparer};
-use super::request::Worker;
+use super::worker::{Done, Undone, Worker};
 use super::{Effect, FIRE_WAKE_NS, Mode, Notice, PREPARE_NS, RECHECK_NS, Report, Shared};
 use crate::action::Action;
-use crate::http::{END_HAD_PASSED, HTTP_TIMEOUT_NS, Sent, Unsent};
+use crate::http::{END_HAD_PASSED, HTTP_TIMEOUT_NS};
 use crate::watchdog::{GRACE_NS, Watchdog};
 
 /// Longest wait without a look at the world.
@@ -99,10 +99,11 @@ impl Engine {
         clock: RunClock,
         targets: Arc<Targets>,
         watchdog: Arc<Watchdog>,
+        helper: Option<Reexec>,
         outbox: Outbox,
         mode: Mode,
     ) -> io::Result<Self> {
-        let preparer = Preparer::start(shared.clone(), clock, targets, watchdog, mode)?;
+        let preparer = Preparer::start(shared.clone(), clock, targets, watchdog, helper, mode)?;
         Ok(Self {
             shared,
             clock,
@@ -215,7 +216,7 @@ impl Engine {
                 self.preparer.prepare(&entry.effect, None);
                 entry.phase = Phase::Rechecking(Means::Missing(reason));
             }
-            // A request has nothing to look up again.
+            // The rest has nothing to look up again.
             Phase::Ready(means) if now < entry.effect.at - FIRE_WAKE_NS => {
                 entry.phase = Phase::Checked(means);
             }
@@ -231,7 +232,7 @@ impl Engine {
     }
 
     fn take(&mut self, report: Report) {
-        let (Report::Prepared { id, .. } | Report::Sent { id, .. }) = &report;
+        let (Report::Prepared { id, .. } | Report::Done { id, .. }) = &report;
         let Some(index) = self.entries.iter().position(|e| e.effect.id == *id) else {
             return;
         };
@@ -250,19 +251,19 @@ impl Engine {
             }
             (
                 Phase::Firing(worker),
-                Report::Sent {
-                    undo: false, sent, ..
+                Report::Done {
+                    undo: false, done, ..
                 },
             ) => {
-                self.request_fired(index, worker, &sent);
+                self.work_fired(index, worker, &done);
             }
             (
                 Phase::Undoing,
-                Report::Sent {
-                    undo: true, sent, ..
+                Report::Done {
+                    undo: true, done, ..
                 },
             ) => {
-                self.request_undone(index, &sent);
+                self.work_undone(index, &done);
             }
             // A second look that came after the fire.
             (phase, _) => entry.phase = phase,
@@ -305,7 +306,7 @@ impl Engine {
                 };
                 self.signal_fired(index, victim, signal, sent, bracket);
             }
-            Means::Request(worker) => {
+            Means::Work(worker) => {
                 if worker.fire(at, until) {
                     entry.phase = Phase::Firing(worker);
                 } else {
@@ -362,20 +363,21 @@ impl Engine {
         }
     }
 
-    fn request_fired(&mut self, index: usize, worker: Worker, sent: &Sent) {
+    fn work_fired(&mut self, index: usize, worker: Worker, done: &Done) {
         let bracket = Bracket {
-            before: sent.before,
-            after: sent.after,
+            before: done.before,
+            after: done.after,
         };
         let undoable = self.entries[index].effect.until.is_some();
-        match &sent.result {
-            Ok(status) => {
+        match &done.result {
+            Ok(detail) => {
                 if undoable {
-                    self.entries[index].phase = Phase::Active(Means::Request(worker));
+                    self.entries[index].phase = Phase::Active(Means::Work(worker));
                 }
-                self.started(index, &bracket, Some(format!("status {status}")));
+                let detail = Some(detail.clone()).filter(|d| !d.is_empty());
+                self.started(index, &bracket, detail);
             }
-            Err(Unsent::EndHadPassed) => self.fail(index, END_HAD_PASSED.to_owned(), None),
+            Err(Undone::EndHadPassed) => self.fail(index, END_HAD_PASSED.to_owned(), None),
             Err(reason) => {
                 let text = format!("{reason}; {}", if undoable { "it is undone" } else { "" });
                 let text = text.trim_end_matches("; ").to_owned();
@@ -388,13 +390,16 @@ impl Engine {
         }
     }
 
-    fn request_undone(&mut self, index: usize, sent: &Sent) {
+    fn work_undone(&mut self, index: usize, done: &Done) {
         let bracket = Bracket {
-            before: sent.before,
-            after: sent.after,
+            before: done.before,
+            after: done.after,
         };
-        match &sent.result {
-            Ok(status) => self.undone(index, &bracket, Some(format!("status {status}"))),
+        match &done.result {
+            Ok(detail) => {
+                let detail = Some(detail.clone()).filter(|d| !d.is_empty());
+                self.undone(index, &bracket, detail);
+            }
             Err(reason) => {
                 // Stays registered: the watchdog tries again.
                 let text = format!("could not be undone: {reason}; the watchdog will try again");
@@ -431,7 +436,7 @@ impl Engine {
                     }
                 }
             }
-            Means::Request(worker) => {
+            Means::Work(worker) => {
                 if worker.undo(not_before) {
                     self.entries[index].phase = Phase::Undoing;
                 } else {

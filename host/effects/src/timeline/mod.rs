@@ -1,20 +1,23 @@
 //! The timeline: effects in the order of their instants, one thread that keeps them.
 
+mod condition;
 mod engine;
 mod outbox;
 mod prepare;
-mod request;
+mod worker;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use blackstart_clock::{NS_PER_MS, NS_PER_S, RealTime, RunClock, RunNs};
+use blackstart_clock::{NS_PER_MS, NS_PER_S, RealTime, RunClock, RunNs, monotonic_ns};
 use blackstart_record::{EffectStep, Event};
-use blackstart_targets::{Signal, Targets};
+use blackstart_targets::{Reexec, Targets};
 
 use crate::action::{Action, ScheduleError};
+use crate::operation::{self, FactBoard};
 use crate::watchdog::Watchdog;
+pub use condition::Condition;
 pub use engine::CANCEL_TIMEOUT_NS;
 use engine::Engine;
 use outbox::Outbox;
@@ -70,6 +73,8 @@ pub struct TimelineOptions {
     pub sink: EffectSink,
     /// Gets notices, on a thread that keeps no time.
     pub notice: NoticeSink,
+    /// Starts the helper that takes memory (`run_balloon`); without it no such effect is possible.
+    pub helper: Option<Reexec>,
     /// Whether operations are carried out.
     pub mode: Mode,
 }
@@ -92,11 +97,11 @@ struct Effect {
 enum Report {
     /// An effect's means were looked up.
     Prepared { id: u32, means: prepare::Means },
-    /// A request, or its undo, was sent.
-    Sent {
+    /// A worker has done its work, or undone it.
+    Done {
         id: u32,
         undo: bool,
-        sent: crate::http::Sent,
+        done: worker::Done,
     },
 }
 
@@ -104,8 +109,8 @@ enum Report {
 struct State {
     inbox: VecDeque<Effect>,
     reports: VecDeque<Report>,
-    /// Windows of scheduled freezes: effect, replica, role, at, until.
-    freezes: Vec<(u32, String, String, RunNs, RunNs)>,
+    /// Windows in which something is changed: effect, what, at, until.
+    held: Vec<(u32, String, RunNs, RunNs)>,
     next_id: u32,
     /// Effects that have not come to their end.
     open: usize,
@@ -117,6 +122,12 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// Told apart from every other timeline of this host by it.
+    name: String,
+    /// Facts of what is in force.
+    board: Arc<FactBoard>,
+    /// Probes of the replicas.
+    probes: condition::Probes,
 }
 
 impl Shared {
@@ -158,6 +169,19 @@ impl Scheduler {
                     self.targets.replica(replica)?;
                 }
             }
+            // Also in a negative control: what the fault would need is tried out in it, too.
+            Action::Operation { replica, operation } => {
+                self.targets.replica(replica)?;
+                operation::preflight(operation, &self.targets, replica).map_err(|reason| {
+                    ScheduleError::Operation {
+                        operation: action.describe(),
+                        reason,
+                    }
+                })?;
+            }
+            Action::Watch { replica, .. } => {
+                self.targets.replica(replica)?;
+            }
         }
         let mut state = self.shared.lock();
         if state.cancelled || state.ended {
@@ -167,28 +191,18 @@ impl Scheduler {
         if id as usize >= MAX_EFFECTS {
             return Err(ScheduleError::TooMany);
         }
-        if let (
-            Action::Signal {
-                replica,
-                role,
-                signal: Signal::Stop,
-            },
-            Some(until),
-        ) = (&action, until_ns)
-        {
+        if let (Some(what), Some(until)) = (action.holds(), until_ns) {
             if let Some(other) = state
-                .freezes
+                .held
                 .iter()
-                .find(|f| f.1 == *replica && f.2 == *role && f.3 <= until && at_ns <= f.4)
+                .find(|h| h.1 == what && h.2 <= until && at_ns <= h.3)
             {
                 return Err(ScheduleError::Overlap {
-                    replica: replica.clone(),
-                    role: role.clone(),
+                    what,
                     other: other.0,
                 });
             }
-            let window = (id, replica.clone(), role.clone(), at_ns, until);
-            state.freezes.push(window);
+            state.held.push((id, what, at_ns, until));
         }
         state.next_id += 1;
         state.open += 1;
@@ -244,6 +258,7 @@ impl Timeline {
             watchdog,
             sink,
             notice,
+            helper,
             mode,
         } = options;
         targets.protected().protect(watchdog.pid());
@@ -252,6 +267,9 @@ impl Timeline {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
+            name: format!("{}_{:x}", std::process::id(), monotonic_ns()),
+            board: Arc::default(),
+            probes: condition::Probes::default(),
         });
         let scheduler = Scheduler {
             shared: shared.clone(),
@@ -259,7 +277,8 @@ impl Timeline {
             outbox: outbox.clone(),
             clock,
         };
-        let engine = Engine::new(shared, clock, targets, watchdog, outbox, mode).map_err(failed)?;
+        let engine =
+            Engine::new(shared, clock, targets, watchdog, helper, outbox, mode).map_err(failed)?;
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("timeline".to_owned())
@@ -297,6 +316,20 @@ impl Timeline {
         until_ns: Option<RunNs>,
     ) -> Result<u32, ScheduleError> {
         self.scheduler.schedule(action, at_ns, until_ns)
+    }
+
+    /// What can be read about a replica through the effects that are in force, and the last that
+    /// could be read through those that have ended.
+    pub fn facts(&self, replica: &str) -> Vec<(String, Option<String>)> {
+        self.scheduler.shared.board.read(replica)
+    }
+
+    /// Tells of an inference probe straight to a replica: [`Condition::ServingAgain`] is seen in these.
+    pub fn probed(&self, replica: &str, sent_ns: RunNs, first_token_ns: Option<RunNs>) {
+        self.scheduler
+            .shared
+            .probes
+            .take(replica, sent_ns, first_token_ns);
     }
 
     /// Undoes everything in force, drops what has not fired, and returns when that is done and

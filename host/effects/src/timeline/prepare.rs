@@ -7,20 +7,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use blackstart_clock::{RunClock, Urgency, request_real_time};
-use blackstart_targets::{ProcessRef, Signal, Targets};
+use blackstart_targets::{ProcessRef, Reexec, Signal, Targets};
 
-use super::request::Worker;
-use super::{Effect, Mode, Report, Shared};
+use super::worker::{Work, Worker};
+use super::{Effect, Mode, Report, Shared, condition};
 use crate::action::Action;
+use crate::http;
+use crate::operation::{self, Operation};
 use crate::watchdog::{Undo, Watchdog};
 
 /// What an effect is carried out with.
 pub(super) enum Means {
     /// The victim, held and authorised; its undo, if it has one, is registered.
     Process(ProcessRef),
-    /// A thread with the request ready; its undo, if it has one, is registered.
-    Request(Worker),
-    /// A request that is withheld (negative control).
+    /// A thread with the work ready; its undo, if it has one, is registered.
+    Work(Worker),
+    /// An effect that is withheld (negative control).
     Withheld,
     /// There are none, and why.
     Missing(String),
@@ -48,6 +50,7 @@ impl Preparer {
         clock: RunClock,
         targets: Arc<Targets>,
         watchdog: Arc<Watchdog>,
+        helper: Option<Reexec>,
         mode: Mode,
     ) -> std::io::Result<Self> {
         let (jobs, inbox) = channel();
@@ -56,6 +59,7 @@ impl Preparer {
             clock,
             targets,
             watchdog,
+            helper,
             mode,
         };
         let thread = std::thread::Builder::new()
@@ -108,6 +112,7 @@ struct Bench {
     clock: RunClock,
     targets: Arc<Targets>,
     watchdog: Arc<Watchdog>,
+    helper: Option<Reexec>,
     mode: Mode,
 }
 
@@ -140,23 +145,63 @@ impl Bench {
                 role,
                 signal,
             } => self.process(effect, known, replica, role, *signal),
-            Action::Http { .. } if self.mode == Mode::NegativeControl => Ok(Means::Withheld),
+            _ if self.mode == Mode::NegativeControl => Ok(Means::Withheld),
             Action::Http {
                 request, on_expiry, ..
-            } => Worker::start(
-                effect.id,
-                request.clone(),
-                on_expiry.clone(),
-                self.shared.clone(),
-            )
-            .and_then(|worker| {
+            } => http::Sender::new().and_then(|sender| {
                 if let Some(undo) = on_expiry {
                     self.register(effect, Undo::Http(undo.clone()))?;
                 }
-                Ok(Means::Request(worker))
+                self.work(
+                    effect,
+                    Work::Http {
+                        sender,
+                        request: request.clone(),
+                        on_expiry: on_expiry.clone(),
+                    },
+                )
             }),
+            Action::Operation { replica, operation } => self.operation(effect, replica, operation),
+            Action::Watch {
+                replica,
+                condition,
+                deadline,
+            } => {
+                let (shared, targets, clock) =
+                    (self.shared.clone(), self.targets.clone(), self.clock);
+                let (replica, condition, deadline) = (replica.clone(), *condition, *deadline);
+                self.work(
+                    effect,
+                    Work::Wait(Box::new(move || {
+                        condition::wait(&shared, &targets, clock, &replica, condition, deadline)
+                    })),
+                )
+            }
         };
         result.unwrap_or_else(Means::Missing)
+    }
+
+    fn work(&self, effect: &Effect, work: Work) -> Result<Means, String> {
+        Worker::start(effect.id, work, self.shared.clone()).map(Means::Work)
+    }
+
+    fn operation(
+        &self,
+        effect: &Effect,
+        replica: &str,
+        operation: &Operation,
+    ) -> Result<Means, String> {
+        let bench = operation::Bench {
+            targets: &self.targets,
+            namespace: &self.shared.name,
+            exec: self.helper.as_ref(),
+            board: &self.shared.board,
+        };
+        let victim = operation::Victim::find(&self.targets, effect.id, replica)?;
+        let duration_ns = effect.until.map_or(0, |until| until - effect.at);
+        let mut register = |undo| self.register(effect, undo);
+        let task = operation::prepare(operation, &bench, victim, duration_ns, &mut register)?;
+        self.work(effect, Work::Task(task))
     }
 
     fn process(

@@ -13,7 +13,8 @@ use blackstart_targets::Reexec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::wire::{Op, Reply, Request, Undo};
+use super::undo::Undo;
+use super::wire::{Op, Reply, Request};
 use super::{ACK_TIMEOUT_NS, BEAT_NS, BYE_TIMEOUT_NS, MAX_LINE_BYTES};
 
 /// The watchdog cannot be relied upon.

@@ -7,6 +7,8 @@ use std::path::Path;
 use blackstart_clock::{monotonic_ns, unix_ns};
 use serde::{Deserialize, Serialize};
 
+use super::undo::Undo;
+
 /// Most bytes of a journal line that are read back.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// Most lines that are read back.
@@ -43,8 +45,11 @@ pub enum JournalStep {
         key: String,
         /// When it must be undone at the latest, monotonic.
         deadline_ns: i64,
-        /// How.
+        /// How, for people.
         undo: String,
+        /// How, for a later `blackstart undo`; absent where it may hold secrets.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        action: Option<Undo>,
     },
     /// The instrument undid it, or it never fired.
     Done {
@@ -55,7 +60,8 @@ pub enum JournalStep {
     Undone {
         /// The effect.
         key: String,
-        /// `instrument died`, `deadline passed` or `left at the farewell`.
+        /// `instrument died`, `deadline passed`, `left at the farewell`, or `blackstart undo` where a
+        /// person asked for it later.
         because: String,
         /// How.
         undo: String,

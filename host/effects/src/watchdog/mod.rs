@@ -8,13 +8,16 @@
 
 mod client;
 mod journal;
+mod leftovers;
 mod run;
+mod undo;
 mod wire;
 
 pub use client::{Watchdog, WatchdogError};
 pub use journal::{JournalEntry, JournalStep, read_journal};
+pub use leftovers::{Leftover, Leftovers, leftovers, undo_leftover};
 pub use run::run;
-pub use wire::Undo;
+pub use undo::Undo;
 
 use blackstart_clock::{NS_PER_MS, NS_PER_S};
 

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use blackstart_clock::{NS_PER_S, Urgency, monotonic_ns, request_real_time};
-use blackstart_targets::{ProcessRef, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::journal::{Journal, JournalStep};
-use super::wire::{Op, Reply, Request, Undo};
+use super::undo::Undo;
+use super::wire::{Op, Reply, Request};
 use super::{GRACE_NS, MAX_ENTRIES, MAX_LINE_BYTES};
-use crate::http::Sender;
 
 /// Longest time between two looks at the deadlines.
 const IDLE_NS: i64 = NS_PER_S;
@@ -43,7 +42,7 @@ pub fn run() -> ExitCode {
     let (signals, requests): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut watchdog.entries)
         .into_iter()
         .chain(std::mem::take(&mut watchdog.overdue))
-        .partition(|e| matches!(e.action, Undo::Cont { .. }));
+        .partition(|e| !e.action.waits());
     for entry in signals.into_iter().chain(requests) {
         watchdog.undo(entry, because);
     }
@@ -187,6 +186,7 @@ impl Process {
                     key: key.clone(),
                     deadline_ns,
                     undo: action.describe(),
+                    action: action.without_secrets(),
                 })?;
                 self.forget(&key);
                 self.entries.push(Entry {
@@ -223,7 +223,8 @@ impl Process {
             .map_err(|e| format!("journal: {e}"))
     }
 
-    /// Signals at once; requests in a thread each, so that a silent server delays nothing else.
+    /// Signals and limits at once; what waits for others in a thread each, so that a silent server
+    /// delays nothing else.
     fn undo(&mut self, entry: Entry, because: &'static str) {
         let work = Arc::new(Work {
             entry,
@@ -231,7 +232,7 @@ impl Process {
             journal: self.journal.clone(),
             last_beat_ns_ago: monotonic_ns() - self.last_beat,
         });
-        if matches!(work.entry.action, Undo::Http(_)) {
+        if work.entry.action.waits() {
             let shared = work.clone();
             let spawned = std::thread::Builder::new().spawn(move || shared.carry_out());
             if let Ok(thread) = spawned {
@@ -253,7 +254,10 @@ struct Work {
 
 impl Work {
     fn carry_out(&self) {
-        let (error, state_after) = execute(&self.entry.action);
+        let (error, state_after) = match self.entry.action.execute() {
+            Ok(state) => (None, Some(state)),
+            Err(reason) => (Some(reason), None),
+        };
         let step = JournalStep::Undone {
             key: self.entry.key.clone(),
             because: self.because.to_owned(),
@@ -266,32 +270,6 @@ impl Work {
             let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
             // A journal that cannot be written must not keep anything from being undone.
             let _ = journal.append(step);
-        }
-    }
-}
-
-/// Undoes; the error, and what was seen afterwards.
-fn execute(action: &Undo) -> (Option<String>, Option<String>) {
-    match action {
-        Undo::Cont { pid, start_time } => match ProcessRef::open_same(*pid, *start_time) {
-            // A process that ended needs no continuing.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (None, Some("gone".to_owned())),
-            Err(e) => (Some(e.to_string()), None),
-            Ok(held) => {
-                let error = held.send(Signal::Cont).err().map(|e| e.to_string());
-                let state = held
-                    .state()
-                    .map_or_else(|| "gone".to_owned(), |s| s.to_string());
-                (error, Some(state))
-            }
-        },
-        Undo::Http(request) => {
-            let result = Sender::new()
-                .and_then(|s| s.send_undo(request, 0).result.map_err(|e| e.to_string()));
-            match result {
-                Ok(status) => (None, Some(status.to_string())),
-                Err(reason) => (Some(reason), None),
-            }
         }
     }
 }

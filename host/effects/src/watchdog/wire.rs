@@ -4,34 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::http::HttpRequest;
-
-/// How an effect is undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "undo", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Undo {
-    /// SIGCONT to exactly this process.
-    Cont {
-        /// Its pid.
-        pid: u32,
-        /// Its start time; another process with the pid is left alone.
-        start_time: u64,
-    },
-    /// An HTTP request.
-    Http(HttpRequest),
-}
-
-impl Undo {
-    /// For people and the journal, without secrets.
-    pub fn describe(&self) -> String {
-        match self {
-            Self::Cont { pid, start_time } => {
-                format!("signal CONT to process {pid} (start time {start_time})")
-            }
-            Self::Http(request) => request.describe(),
-        }
-    }
-}
+use super::undo::Undo;
 
 /// From the instrument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -95,6 +95,17 @@ pub fn unique_sleep() -> String {
     format!("200{}{n:03}", std::process::id())
 }
 
+/// Why a test that needs rights or tools of the host cannot run here; said by name.
+pub fn lacks(test: &str, reason: &str) -> bool {
+    assert!(
+        std::env::var_os("BLACKSTART_REQUIRE_ALL").is_none(),
+        "{test} cannot run here: {reason}"
+    );
+    // Not by a macro of the standard library, whose text the test harness keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+    true
+}
+
 /// An address on which nothing listens: a loopback host of its own for each call, since a free
 /// port could be taken by a test beside this one.
 fn free_address() -> String {
@@ -207,6 +218,7 @@ impl Bench {
                 all_notices.lock().expect("lock").push((id, what.clone()));
                 notice(id, what);
             }),
+            helper: Some(helper("__balloon")),
             mode,
         });
         Self {

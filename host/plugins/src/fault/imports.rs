@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use super::types::{
-    EffectAction, EffectError, EffectRequest, FaultHost, HttpRequest, Signal, TargetReplica,
+    Condition, ContainerOperation, EffectAction, EffectError, EffectRequest, FaultHost,
+    HttpRequest, Limit, NetworkRule, Signal, TargetReplica,
 };
 use super::{MAX_BODY_BYTES, MAX_EFFECTS, MAX_HEADERS};
 use crate::bindings::fault::blackstart::plugin::{
-    clock, effect_http, effect_process, targets, types,
+    clock, conditions, effect_container, effect_http, effect_network, effect_process,
+    effect_resources, targets, types,
 };
-use crate::grants::Grants;
+use crate::grants::{Grants, ReplicaGrant};
 use crate::host::to_fields;
 use crate::instance::HostState;
 use crate::limits::MAX_NAME_BYTES;
@@ -19,6 +21,10 @@ use crate::types::Field;
 
 /// Longest value of a header, in bytes.
 const MAX_HEADER_BYTES: usize = 8 << 10;
+/// Longest name of a signal, in bytes.
+const MAX_SIGNAL_BYTES: usize = 16;
+/// Longest path, in bytes.
+const MAX_PATH_BYTES: usize = 4096;
 
 /// What the store of a fault holds.
 pub(crate) struct FaultWorld {
@@ -113,6 +119,87 @@ impl FaultWorld {
         Ok(effect)
     }
 
+    /// The replica, if the plugin may do this to it.
+    fn granted(&self, grant: ReplicaGrant, replica: &str) -> Result<TargetReplica, EffectError> {
+        self.grants
+            .check(grant, replica)
+            .map_err(EffectError::Denied)?;
+        self.known(replica)
+    }
+
+    fn known(&self, replica: &str) -> Result<TargetReplica, EffectError> {
+        let targets = self.host.targets();
+        let found = targets.iter().find(|t| t.id == replica).cloned();
+        found.ok_or_else(|| {
+            EffectError::Unsupported(format!(
+                "there is no replica `{}`; replicas: {}",
+                shown(replica, MAX_NAME_BYTES),
+                names(targets.iter().map(|t| &t.id))
+            ))
+        })
+    }
+
+    fn container(
+        &mut self,
+        replica: String,
+        operation: ContainerOperation,
+        when: types::Window,
+    ) -> Result<u32, EffectError> {
+        self.granted(ReplicaGrant::Container, &replica)?;
+        if let ContainerOperation::Kill(signal) = &operation
+            && !(signal.len() <= MAX_SIGNAL_BYTES
+                && signal
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'+'))
+        {
+            return Err(EffectError::Other("a signal is named like `KILL`".into()));
+        }
+        if let ContainerOperation::Disconnect(Some(network)) = &operation
+            && (network.is_empty() || network.len() > MAX_NAME_BYTES)
+        {
+            return Err(EffectError::Other("the network's name is not one".into()));
+        }
+        self.schedule(EffectAction::Container { replica, operation }, when)
+    }
+
+    fn network(
+        &mut self,
+        replica: String,
+        rule: NetworkRule,
+        when: types::Window,
+    ) -> Result<u32, EffectError> {
+        self.granted(ReplicaGrant::Network, &replica)?;
+        needs_end(when, "a packet rule")?;
+        self.schedule(EffectAction::Network { replica, rule }, when)
+    }
+
+    fn resources(
+        &mut self,
+        replica: String,
+        limit: Limit,
+        when: types::Window,
+    ) -> Result<u32, EffectError> {
+        self.granted(ReplicaGrant::Resources, &replica)?;
+        needs_end(when, "a limit")?;
+        if let Limit::FillDisk { path, .. } = &limit
+            && path.len() > MAX_PATH_BYTES
+        {
+            return Err(EffectError::Other("the path is too long".into()));
+        }
+        self.schedule(EffectAction::Resources { replica, limit }, when)
+    }
+
+    fn watch(
+        &mut self,
+        replica: String,
+        condition: Condition,
+        when: types::Window,
+    ) -> Result<u32, EffectError> {
+        self.known(&replica)?;
+        needs_end(when, "a wait")?;
+        self.schedule(EffectAction::Watch { replica, condition }, when)
+    }
+
     fn signal(
         &mut self,
         replica: String,
@@ -120,17 +207,7 @@ impl FaultWorld {
         signal: Signal,
         when: types::Window,
     ) -> Result<u32, EffectError> {
-        self.grants
-            .check_process(&replica)
-            .map_err(EffectError::Denied)?;
-        let targets = self.host.targets();
-        let Some(target) = targets.iter().find(|t| t.id == replica) else {
-            return Err(EffectError::Unsupported(format!(
-                "there is no replica `{}`; replicas: {}",
-                shown(&replica, MAX_NAME_BYTES),
-                names(targets.iter().map(|t| &t.id))
-            )));
-        };
+        let target = self.granted(ReplicaGrant::Process, &replica)?;
         if !target.process_roles.contains(&process_role) {
             return Err(EffectError::Unsupported(format!(
                 "replica `{replica}` has no process `{}`; processes: {}",
@@ -218,6 +295,15 @@ impl FaultWorld {
     }
 }
 
+fn needs_end(when: types::Window, what: &str) -> Result<(), EffectError> {
+    if when.until.is_some() {
+        return Ok(());
+    }
+    Err(EffectError::Unsupported(format!(
+        "{what} needs an end (`until`)"
+    )))
+}
+
 /// Headers that decide where a request goes and where it ends.
 const RESERVED: [&str; 5] = [
     "host",
@@ -291,6 +377,82 @@ impl effect_process::Host for HostState<FaultWorld> {
         };
         let done = self.world.signal(replica, process_role, signal, when);
         Ok(done.map_err(to_guest))
+    }
+}
+
+impl effect_container::Host for HostState<FaultWorld> {
+    fn run(
+        &mut self,
+        replica: String,
+        operation: effect_container::Operation,
+        when: types::Window,
+    ) -> wasmtime::Result<Result<u32, types::Error>> {
+        let operation = match operation {
+            effect_container::Operation::Kill(signal) => ContainerOperation::Kill(signal),
+            effect_container::Operation::Stop(s) => ContainerOperation::Stop(s),
+            effect_container::Operation::Restart(s) => ContainerOperation::Restart(s),
+            effect_container::Operation::Pause => ContainerOperation::Pause,
+            effect_container::Operation::Recreate => ContainerOperation::Recreate,
+            effect_container::Operation::Disconnect(network) => {
+                ContainerOperation::Disconnect(network)
+            }
+        };
+        let done = self.world.container(replica, operation, when);
+        Ok(done.map_err(to_guest))
+    }
+}
+
+impl effect_network::Host for HostState<FaultWorld> {
+    fn apply(
+        &mut self,
+        replica: String,
+        rule: effect_network::Rule,
+        when: types::Window,
+    ) -> wasmtime::Result<Result<u32, types::Error>> {
+        let rule = match rule {
+            effect_network::Rule::DropAll => NetworkRule::DropAll,
+            effect_network::Rule::RejectWithReset => NetworkRule::RejectWithReset,
+            effect_network::Rule::Lose(percent) => NetworkRule::Lose(percent),
+            effect_network::Rule::Delay(us) => NetworkRule::Delay(us),
+            effect_network::Rule::LimitSend(rate) => NetworkRule::LimitSend(rate),
+            effect_network::Rule::LimitReceive(rate) => NetworkRule::LimitReceive(rate),
+        };
+        Ok(self.world.network(replica, rule, when).map_err(to_guest))
+    }
+}
+
+impl effect_resources::Host for HostState<FaultWorld> {
+    fn apply(
+        &mut self,
+        replica: String,
+        limit: effect_resources::Limit,
+        when: types::Window,
+    ) -> wasmtime::Result<Result<u32, types::Error>> {
+        let limit = match limit {
+            effect_resources::Limit::Freeze => Limit::Freeze,
+            effect_resources::Limit::CpuPercent(percent) => Limit::CpuPercent(percent),
+            effect_resources::Limit::MemoryHeadroomBytes(n) => Limit::MemoryHeadroomBytes(n),
+            effect_resources::Limit::FillDisk(fill) => Limit::FillDisk {
+                path: fill.path,
+                leave_bytes: fill.leave_bytes,
+            },
+        };
+        Ok(self.world.resources(replica, limit, when).map_err(to_guest))
+    }
+}
+
+impl conditions::Host for HostState<FaultWorld> {
+    fn watch(
+        &mut self,
+        replica: String,
+        condition: conditions::Condition,
+        when: types::Window,
+    ) -> wasmtime::Result<Result<u32, types::Error>> {
+        let condition = match condition {
+            conditions::Condition::StartedAgain => Condition::StartedAgain,
+            conditions::Condition::ServingAgain => Condition::ServingAgain,
+        };
+        Ok(self.world.watch(replica, condition, when).map_err(to_guest))
     }
 }
 

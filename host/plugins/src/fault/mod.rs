@@ -9,17 +9,21 @@ use wasmtime::component::{HasSelf, Linker};
 
 use self::imports::{FaultWorld, TimeLimits};
 pub use self::types::{
-    ArmContext, Armed, EffectAction, EffectError, EffectEvent, EffectRequest, Ending, Fact,
-    FaultHost, FaultInfo, HttpRequest, Proof, Signal, TargetReplica,
+    ArmContext, Armed, Condition, ContainerOperation, EffectAction, EffectError, EffectEvent,
+    EffectRequest, Ending, Fact, FaultHost, FaultInfo, HttpRequest, Limit, NetworkRule, Proof,
+    Signal, TargetReplica,
 };
 use crate::api::World;
 use crate::artifact::Artifact;
-use crate::bindings::fault::blackstart::plugin::{clock, effect_http, effect_process, targets};
+use crate::bindings::fault::blackstart::plugin::{
+    clock, conditions, effect_container, effect_http, effect_network, effect_process,
+    effect_resources, targets,
+};
 use crate::bindings::fault::exports::blackstart::plugin::fault as wit;
 use crate::bindings::fault::{FaultVariant, FaultVariantPre};
 use crate::engine::Engine;
 use crate::error::{PluginError, Quarantine, Refusal, Stopped};
-use crate::grants::Grants;
+use crate::grants::{Grants, ReplicaGrant};
 use crate::host::{fields, guest_error, link_common, list, name, plugin_info, sentence};
 use crate::instance::{HostState, Instance, link_error, resolve};
 use crate::manifest;
@@ -102,8 +106,18 @@ fn linker(engine: &Engine, grants: &Grants) -> wasmtime::Result<Linker<HostState
     link_common(&mut linker)?;
     clock::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     targets::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
-    if grants.grants_process() {
+    conditions::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    if grants.grants(ReplicaGrant::Process) {
         effect_process::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    }
+    if grants.grants(ReplicaGrant::Container) {
+        effect_container::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    }
+    if grants.grants(ReplicaGrant::Network) {
+        effect_network::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    }
+    if grants.grants(ReplicaGrant::Resources) {
+        effect_resources::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     }
     if grants.grants_http() {
         effect_http::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;

@@ -133,9 +133,98 @@ pub struct HttpRequest {
     pub body: Vec<u8>,
 }
 
-/// What an effect does.
+/// What the container engine is asked to do with a replica's container.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContainerOperation {
+    /// A signal by name.
+    Kill(String),
+    /// An orderly stop, with so many seconds before SIGKILL.
+    Stop(u32),
+    /// A stop and a start, with so many seconds for the stop.
+    Restart(u32),
+    /// Freezes every process of it.
+    Pause,
+    /// Removes it and creates it anew.
+    Recreate,
+    /// Takes it off a network, or off all.
+    Disconnect(Option<String>),
+}
+
+/// A rule on a replica's packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NetworkRule {
+    /// Drops all.
+    DropAll,
+    /// Answers with resets.
+    RejectWithReset,
+    /// Loses this share, percent.
+    Lose(f64),
+    /// Holds what is sent, microseconds.
+    Delay(u64),
+    /// Caps what is sent, bytes per second.
+    LimitSend(u64),
+    /// Caps what is received, bytes per second.
+    LimitReceive(u64),
+}
+
+/// A limit on what a replica may use of its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Limit {
+    /// All processes stand still.
+    Freeze,
+    /// Percent of one core.
+    CpuPercent(u32),
+    /// Bytes beyond what is in use.
+    MemoryHeadroomBytes(u64),
+    /// A file system is filled.
+    FillDisk {
+        /// A folder on it.
+        path: String,
+        /// Bytes that are left.
+        leave_bytes: u64,
+    },
+}
+
+/// What a fault can wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// A new main process.
+    StartedAgain,
+    /// An answered inference after a failed one.
+    ServingAgain,
+}
+
+/// What an effect does.
+#[derive(Debug, Clone, PartialEq)]
 pub enum EffectAction {
+    /// An operation on a replica's container.
+    Container {
+        /// Which replica.
+        replica: String,
+        /// What.
+        operation: ContainerOperation,
+    },
+    /// A rule on a replica's packets.
+    Network {
+        /// Which replica.
+        replica: String,
+        /// Which rule.
+        rule: NetworkRule,
+    },
+    /// A limit on a replica.
+    Resources {
+        /// Which replica.
+        replica: String,
+        /// Which limit.
+        limit: Limit,
+    },
+    /// A wait; the end of the effect's window is its deadline.
+    Watch {
+        /// Which replica.
+        replica: String,
+        /// For what.
+        condition: Condition,
+    },
     /// Sends a signal to a process of a replica.
     Signal {
         /// Which replica.
@@ -156,7 +245,7 @@ pub enum EffectAction {
 
 /// An effect that passed the grants, for the timeline. Times are nanoseconds since
 /// the run epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct EffectRequest {
     /// What to do.
     pub action: EffectAction,

@@ -102,6 +102,7 @@ pub fn plan(scale: Scale, stories: &[Story]) -> Plan {
         grant: GrantPlan {
             process: vec!["vllm-0".into()],
             http: vec![],
+            ..GrantPlan::default()
         },
         fire_at_ns,
         expire_at_ns: fire_at_ns + scale.fault_s * S,

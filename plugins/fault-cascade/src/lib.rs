@@ -1,0 +1,3 @@
+//! Kills the next victim when the one before serves again.
+
+blackstart_sdk::register!(fault: blackstart_fault_core::cascade::Cascade);

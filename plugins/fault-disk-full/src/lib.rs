@@ -1,0 +1,3 @@
+//! Fills a file system of each victim.
+
+blackstart_sdk::register!(fault: blackstart_fault_core::disk_full::Fault);

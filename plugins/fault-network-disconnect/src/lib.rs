@@ -1,0 +1,3 @@
+//! Takes the container of each victim off its networks.
+
+blackstart_sdk::register!(fault: blackstart_fault_core::network_disconnect::Fault);
