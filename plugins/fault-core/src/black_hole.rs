@@ -37,13 +37,27 @@ impl PluginConfig for Config {
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "black-hole",
-        summary: "Drops every packet of each victim, both ways, for a while: the victim falls silent.",
-        mechanism: "A packet rule that drops everything, both ways, in the network namespace of the victim; loopback is left alone, and where the victim shares the instrument's namespace only the port of its `base_url` is touched. Armed before the fire, with an expiry that the kernel keeps.",
-        client_sees: "Silence: no reset, no end. Open streams stand still and are censored at the client timeout, unless the hole ends before; new connections get no answer. Once the rule is gone, TCP goes on where it stopped within a second or so for short holes, later for long ones.",
-        proof: "The rule dropped packets (`network.dropped-packets` above 0), and the same processes play the roles afterwards.",
-        ends: "The kernel itself drops the rule at its end, even if the instrument and its watchdog are gone; the host removes the table.",
-        stands_for: "The loss of a node or of its network: a power cut, a kernel panic, a pulled cable. The run carries the label `node-loss-representative` where gates G3 (no request in flight on the victim ended with an error) and G4 (the dead endpoint stayed routable for 20 s and took traffic) hold.",
-        not_for: "A crash of the server on a node that lives, where the kernel closes the sockets and clients are told (`process-kill`). The victim goes on meanwhile and comes back warm: start-up times of a lost node are not in it.",
+        summary: "Drops every packet of each victim, both ways, for a while: the victim falls \
+                  silent.",
+        mechanism: "A packet rule that drops everything, both ways, in the network namespace of \
+                    the victim; loopback is left alone, and where the victim shares the \
+                    instrument's namespace only the port of its `base_url` is touched. Armed \
+                    before the fire, with an expiry that the kernel keeps.",
+        client_sees: "Silence: no reset, no end. Open streams stand still and are censored at \
+                      the client timeout, unless the hole ends before; new connections get no \
+                      answer. Once the rule is gone, TCP goes on where it stopped within a \
+                      second or so for short holes, later for long ones.",
+        proof: "The rule dropped packets (`network.dropped-packets` above 0), and the same \
+                processes play the roles afterwards.",
+        ends: "The kernel itself drops the rule at its end, even if the instrument and its \
+               watchdog are gone; the host removes the table.",
+        stands_for: "The loss of a node or of its network: a power cut, a kernel panic, a pulled \
+                     cable. The run carries the label `node-loss-representative` where gates G3 \
+                     (no request in flight on the victim ended with an error) and G4 (the dead \
+                     endpoint stayed routable for 20 s and took traffic) hold.",
+        not_for: "A crash of the server on a node that lives, where the kernel closes the \
+                  sockets and clients are told (`process-kill`). The victim goes on meanwhile \
+                  and comes back warm: start-up times of a lost node are not in it.",
         no_start_up: Some("the process goes on, nothing starts anew"),
         labels: &["node-loss-representative"],
         grants: &[("network", "[\"vllm-0\"]")],

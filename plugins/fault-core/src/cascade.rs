@@ -53,12 +53,21 @@ impl Documented for Cascade {
     const ABOUT: &'static About = &About {
         name: "cascade",
         summary: "Kills the first victim, and the next one when the one before serves again.",
-        mechanism: "SIGKILL through a pidfd to the first victim at the fire. The host watches its probes: `delay_ms` after the victim has failed one and then answered an inference again, the next victim is killed.",
-        client_sees: "For each victim in turn what `process-kill` shows. Through a balancer the survivors change places; the caches of those that came back are cold when the next one falls.",
-        proof: "All signals were sent, and of each victim the process that had the role before is another one afterwards, or gone. Where a victim does not serve again in time, the others are not hit, and the run is invalid: that is said.",
-        ends: "By each victim's own restart. The last signal must come within the fault window; make it as long as the recoveries of all victims take together.",
-        stands_for: "Failures that follow each other: load that moves on to the next replica and kills it, a bad request that is retried elsewhere, a rolling node failure.",
-        not_for: "Failures at the same instant (name several victims of `process-kill`), and not the *cause* of a cascade: the second one is killed by plan, not by load.",
+        mechanism: "SIGKILL through a pidfd to the first victim at the fire. The host watches \
+                    its probes: `delay_ms` after the victim has failed one and then answered an \
+                    inference again, the next victim is killed.",
+        client_sees: "For each victim in turn what `process-kill` shows. Through a balancer the \
+                      survivors change places; the caches of those that came back are cold when \
+                      the next one falls.",
+        proof: "All signals were sent, and of each victim the process that had the role before \
+                is another one afterwards, or gone. Where a victim does not serve again in time, \
+                the others are not hit, and the run is invalid: that is said.",
+        ends: "By each victim's own restart. The last signal must come within the fault window; \
+               make it as long as the recoveries of all victims take together.",
+        stands_for: "Failures that follow each other: load that moves on to the next replica and \
+                     kills it, a bad request that is retried elsewhere, a rolling node failure.",
+        not_for: "Failures at the same instant (name several victims of `process-kill`), and not \
+                  the *cause* of a cascade: the second one is killed by plan, not by load.",
         ending: Ending::VictimRestarts,
         grants: &[("process", "[\"vllm-0\", \"vllm-1\"]")],
         victims: "[\"vllm-0\", \"vllm-1\"]",
@@ -90,9 +99,12 @@ impl FaultVariant for Cascade {
         for replica in &replicas {
             plan::has_process(replica, &config.process)?;
         }
-        // Beside the times of recovery, which nobody knows yet.
-        let pauses = config.delay_ms.saturating_mul(replicas.len() as u64 - 1);
-        plan::end(context, "delay_ms", pauses)?;
+        plan::pauses(
+            context,
+            "delay_ms",
+            config.delay_ms,
+            replicas.len() as u64 - 1,
+        )?;
         let victims = plan::ids(&replicas);
         let (role, pause) = (&config.process, config.delay_ms);
         let armed = Armed {

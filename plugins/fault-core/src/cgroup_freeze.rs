@@ -39,12 +39,20 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "cgroup-freeze",
         summary: "Freezes the control group of each victim and thaws it after a while.",
-        mechanism: "The freezer of the control group: `freezer.state` (version 1) or `cgroup.freeze` (version 2). Refused where the group holds processes of anyone else.",
-        client_sees: "What a frozen server shows: streams stand still, then go on with one long gap; the kernel accepts new connections for a while, and they get no answer. Requests that pass their client timeout meanwhile are censored.",
-        proof: "The group was frozen during the fault (`cgroup.frozen`), not before, not after; afterwards the same processes play the roles.",
+        mechanism: "The freezer of the control group: `freezer.state` (version 1) or \
+                    `cgroup.freeze` (version 2). Refused where the group holds processes of \
+                    anyone else.",
+        client_sees: "What a frozen server shows: streams stand still, then go on with one long \
+                      gap; the kernel accepts new connections for a while, and they get no \
+                      answer. Requests that pass their client timeout meanwhile are censored.",
+        proof: "The group was frozen during the fault (`cgroup.frozen`), not before, not after; \
+                afterwards the same processes play the roles.",
         ends: "The host thaws the group; the watchdog does if the host cannot.",
-        stands_for: "A whole server that stands still: a host that swaps, a suspended virtual machine, a container that its node has paused.",
-        not_for: "A hanging GPU or engine, where the API process goes on answering (`process-freeze` with `process = \"engine\"`), nor a lost node, which does not come back.",
+        stands_for: "A whole server that stands still: a host that swaps, a suspended virtual \
+                     machine, a container that its node has paused.",
+        not_for: "A hanging GPU or engine, where the API process goes on answering \
+                  (`process-freeze` with `process = \"engine\"`), nor a lost node, which does \
+                  not come back.",
         no_start_up: Some("frozen processes go on, nothing starts anew"),
         grants: &[("resources", "[\"vllm-0\"]")],
         example: "duration_ms = 8000",

@@ -38,12 +38,19 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "connection-reset",
         summary: "Answers every TCP packet of each victim with a reset for a while.",
-        mechanism: "A packet rule that rejects with a TCP reset, both ways, in the network namespace of the victim; loopback is left alone, and where the victim shares the instrument's namespace only the port of its `base_url` is touched.",
-        client_sees: "Open streams end with `reset` at their next packet; new connections are refused (`connect`). The client learns of it at once.",
-        proof: "The rule rejected packets (`network.rejected-packets` above 0), and the same processes play the roles afterwards.",
-        ends: "The kernel itself drops the rule at its end, even if the instrument and its watchdog are gone; the host removes the table.",
-        stands_for: "A middlebox or firewall that forgets or forbids its connections, a load balancer that drops them, a port that closes under its clients.",
-        not_for: "A lost node or cable, which says nothing (`black-hole`), nor a crash: the server goes on, and its engine may go on computing for clients that are gone.",
+        mechanism: "A packet rule that rejects with a TCP reset, both ways, in the network \
+                    namespace of the victim; loopback is left alone, and where the victim shares \
+                    the instrument's namespace only the port of its `base_url` is touched.",
+        client_sees: "Open streams end with `reset` at their next packet; new connections are \
+                      refused (`connect`). The client learns of it at once.",
+        proof: "The rule rejected packets (`network.rejected-packets` above 0), and the same \
+                processes play the roles afterwards.",
+        ends: "The kernel itself drops the rule at its end, even if the instrument and its \
+               watchdog are gone; the host removes the table.",
+        stands_for: "A middlebox or firewall that forgets or forbids its connections, a load \
+                     balancer that drops them, a port that closes under its clients.",
+        not_for: "A lost node or cable, which says nothing (`black-hole`), nor a crash: the \
+                  server goes on, and its engine may go on computing for clients that are gone.",
         no_start_up: Some("the process goes on, nothing starts anew"),
         grants: &[("network", "[\"vllm-0\"]")],
         example: "duration_ms = 5000",

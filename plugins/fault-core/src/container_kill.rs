@@ -45,13 +45,23 @@ impl PluginConfig for Config {
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "container-kill",
-        summary: "Kills the container of each victim through the container engine, which then does not restart it.",
-        mechanism: "The container engine's kill: a signal to the container's main process, and every other process ends with it.",
-        client_sees: "Through a published port the engine's proxy ends open connections some milliseconds after the kill (`truncated`); a new one connects and is closed at once, or is refused (`connect`).",
-        proof: "The container was `running` before; during or after the fault it is down (`exited`, `dead`, gone), or it was started once more since.",
-        ends: "With `down_ms` the host starts the same container again that long after the fire; the watchdog does if the host cannot. Without it the container stays down: the engine counts a kill through it as a stop by hand, and **no restart policy brings it back**. Outage and TTR then count as \"at least\".",
-        stands_for: "An operator's `docker kill`, an orchestrator that removes its container: ends after which nobody is asked to restart it.",
-        not_for: "A crash: the engine restarts a crashed server by its policy. For a crash send the signal to the process (`process-kill`), inside or outside a container.",
+        summary: "Kills the container of each victim through the container engine, which then \
+                  does not restart it.",
+        mechanism: "The container engine's kill: a signal to the container's main process, and \
+                    every other process ends with it.",
+        client_sees: "Through a published port the engine's proxy ends open connections some \
+                      milliseconds after the kill (`truncated`); a new one connects and is \
+                      closed at once, or is refused (`connect`).",
+        proof: "The container was `running` before; during or after the fault it is down \
+                (`exited`, `dead`, gone), or it was started once more since.",
+        ends: "With `down_ms` the host starts the same container again that long after the fire; \
+               the watchdog does if the host cannot. Without it the container stays down: the \
+               engine counts a kill through it as a stop by hand, and **no restart policy brings \
+               it back**. Outage and TTR then count as \"at least\".",
+        stands_for: "An operator's `docker kill`, an orchestrator that removes its container: \
+                     ends after which nobody is asked to restart it.",
+        not_for: "A crash: the engine restarts a crashed server by its policy. For a crash send \
+                  the signal to the process (`process-kill`), inside or outside a container.",
         ending: Ending::Permanent,
         grants: &[("container", "[\"vllm-0\"]")],
         example: "signal = \"KILL\"\ndown_ms = 5000",

@@ -39,11 +39,15 @@ impl OneEffect for Config {
         name: "container-pause",
         summary: "Pauses the container of each victim and lets it go on after a while.",
         mechanism: "The container engine's pause and unpause: the freezer, through the engine.",
-        client_sees: "Open streams stand still, then go on with one long gap. A new connection through a published port is accepted by the engine's proxy and then silent.",
-        proof: "The container was `paused` during the fault; before and after it the same container (id and start) was `running`.",
+        client_sees: "Open streams stand still, then go on with one long gap. A new connection \
+                      through a published port is accepted by the engine's proxy and then silent.",
+        proof: "The container was `paused` during the fault; before and after it the same \
+                container (id and start) was `running`.",
         ends: "The host unpauses the container; the watchdog does if the host cannot.",
-        stands_for: "A server that stands still as a whole, seen by its container engine: a snapshot, a live migration, an operator's pause.",
-        not_for: "A crash: nothing is lost but time. Nor a lost network, where the server itself goes on working.",
+        stands_for: "A server that stands still as a whole, seen by its container engine: a \
+                     snapshot, a live migration, an operator's pause.",
+        not_for: "A crash: nothing is lost but time. Nor a lost network, where the server itself \
+                  goes on working.",
         no_start_up: Some("a paused container goes on, nothing starts anew"),
         grants: &[("container", "[\"vllm-0\"]")],
         example: "duration_ms = 8000",

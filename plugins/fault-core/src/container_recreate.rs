@@ -22,13 +22,21 @@ impl PluginConfig for Config {}
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "container-recreate",
-        summary: "Removes the container of each victim and creates it anew from the same configuration.",
-        mechanism: "The container engine removes the container by force, and creates and starts another with the same name, image, configuration, networks and volumes.",
-        client_sees: "A cut of open connections (`truncated` or `reset`), then `connect` until the new server listens. What the container had written outside of volumes is gone: caches of weights and of compiled graphs, too, so that the start takes longer than a restart.",
+        summary: "Removes the container of each victim and creates it anew from the same \
+                  configuration.",
+        mechanism: "The container engine removes the container by force, and creates and starts \
+                    another with the same name, image, configuration, networks and volumes.",
+        client_sees: "A cut of open connections (`truncated` or `reset`), then `connect` until \
+                      the new server listens. What the container had written outside of volumes \
+                      is gone: caches of weights and of compiled graphs, too, so that the start \
+                      takes longer than a restart.",
         proof: "Another container (id) is in its place afterwards and is `running`.",
-        ends: "By itself: creation and start are part of the operation. It is not undone; the new container stays.",
-        stands_for: "A replica that is removed and replaced: a new pod, a redeployment, a node that is exchanged while the image is there.",
-        not_for: "A graceful drain: the server is not asked. Nor the pull of an image, or the wait for a node.",
+        ends: "By itself: creation and start are part of the operation. It is not undone; the \
+               new container stays.",
+        stands_for: "A replica that is removed and replaced: a new pod, a redeployment, a node \
+                     that is exchanged while the image is there.",
+        not_for: "A graceful drain: the server is not asked. Nor the pull of an image, or the \
+                  wait for a node.",
         ending: Ending::VictimRestarts,
         grants: &[("container", "[\"vllm-0\"]")],
         example: "",

@@ -38,12 +38,17 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "container-restart",
         summary: "Restarts the container of each victim through the container engine.",
-        mechanism: "The container engine's restart: the image's stop signal, SIGKILL after `grace_s`, and a start of the same container.",
-        client_sees: "What the server's own shutdown does (see `graceful-stop`), then `connect` until the server listens again; through a published port new connections connect and are closed at once meanwhile.",
+        mechanism: "The container engine's restart: the image's stop signal, SIGKILL after \
+                    `grace_s`, and a start of the same container.",
+        client_sees: "What the server's own shutdown does (see `graceful-stop`), then `connect` \
+                      until the server listens again; through a published port new connections \
+                      connect and are closed at once meanwhile.",
         proof: "The same container (id) has another start afterwards and is `running`.",
-        ends: "By itself: the start is part of the operation. The engine's restart count does not grow.",
+        ends: "By itself: the start is part of the operation. The engine's restart count does \
+               not grow.",
         stands_for: "An operator's or a deployment tool's restart.",
-        not_for: "A crash: the server is told, and the engine does not wait before the start as it does after repeated crashes.",
+        not_for: "A crash: the server is told, and the engine does not wait before the start as \
+                  it does after repeated crashes.",
         ending: Ending::VictimRestarts,
         grants: &[("container", "[\"vllm-0\"]")],
         example: "grace_s = 2",

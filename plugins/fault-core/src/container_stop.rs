@@ -55,12 +55,21 @@ impl PluginConfig for Config {
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "container-stop",
-        summary: "Stops the container of each victim in good order; the engine then does not restart it.",
-        mechanism: "The container engine's stop: the image's stop signal (SIGTERM unless said otherwise) to the main process, and SIGKILL after `grace_s`.",
-        client_sees: "What the server's own shutdown does (see `graceful-stop`) and, where it overruns `grace_s`, a cut. Afterwards new connections are refused (`connect`), or connect and are closed at once through a published port.",
-        proof: "The container was `running` before; during or after the fault it is down (`exited`, `dead`, gone), or it was started once more since.",
-        ends: "With `down_ms` the host starts the same container again that long after the fire; the watchdog does if the host cannot. Without it the container stays down: the engine counts a stop through it as a stop by hand, and **no restart policy brings it back**. Outage and TTR then count as \"at least\".",
-        stands_for: "A replica that is taken out of service: a scale-down, maintenance, `docker stop`.",
+        summary: "Stops the container of each victim in good order; the engine then does not \
+                  restart it.",
+        mechanism: "The container engine's stop: the image's stop signal (SIGTERM unless said \
+                    otherwise) to the main process, and SIGKILL after `grace_s`.",
+        client_sees: "What the server's own shutdown does (see `graceful-stop`) and, where it \
+                      overruns `grace_s`, a cut. Afterwards new connections are refused \
+                      (`connect`), or connect and are closed at once through a published port.",
+        proof: "The container was `running` before; during or after the fault it is down \
+                (`exited`, `dead`, gone), or it was started once more since.",
+        ends: "With `down_ms` the host starts the same container again that long after the fire; \
+               the watchdog does if the host cannot. Without it the container stays down: the \
+               engine counts a stop through it as a stop by hand, and **no restart policy brings \
+               it back**. Outage and TTR then count as \"at least\".",
+        stands_for: "A replica that is taken out of service: a scale-down, maintenance, `docker \
+                     stop`.",
         not_for: "A crash (`process-kill`) or a restart (`container-restart`).",
         ending: Ending::Permanent,
         grants: &[("container", "[\"vllm-0\"]")],

@@ -49,12 +49,19 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "cpu-throttle",
         summary: "Caps the processor time of each victim for a while.",
-        mechanism: "The processor quota of the victim's control group. Refused where the group holds processes of anyone else.",
-        client_sees: "Gaps between tokens grow and become ragged in steps of 100 ms, the period of the quota; TTFT grows; with a small share requests pass their timeout and are censored.",
-        proof: "The quota was in force during the fault (`cgroup.cpu-quota-percent`), another one before, and the kernel held the group back in some periods (`cgroup.throttled-periods` grew). A quota that is never reached is no fault.",
+        mechanism: "The processor quota of the victim's control group. Refused where the group \
+                    holds processes of anyone else.",
+        client_sees: "Gaps between tokens grow and become ragged in steps of 100 ms, the period \
+                      of the quota; TTFT grows; with a small share requests pass their timeout \
+                      and are censored.",
+        proof: "The quota was in force during the fault (`cgroup.cpu-quota-percent`), another \
+                one before, and the kernel held the group back in some periods \
+                (`cgroup.throttled-periods` grew). A quota that is never reached is no fault.",
         ends: "The host writes the earlier quota back; the watchdog does if the host cannot.",
-        stands_for: "A noisy neighbour, a container limit that is too small, a host whose cores are taken.",
-        not_for: "A slow or throttled GPU: only the processor's share is less. A server that computes on a GPU may hardly feel it.",
+        stands_for: "A noisy neighbour, a container limit that is too small, a host whose cores \
+                     are taken.",
+        not_for: "A slow or throttled GPU: only the processor's share is less. A server that \
+                  computes on a GPU may hardly feel it.",
         no_start_up: Some("the process goes on, nothing starts anew"),
         grants: &[("resources", "[\"vllm-0\"]")],
         example: "percent = 20\nduration_ms = 10000",

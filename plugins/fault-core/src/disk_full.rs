@@ -69,11 +69,18 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "disk-full",
         summary: "Fills a file system of each victim for a while.",
-        mechanism: "A file without a name on that file system takes the space (`fallocate`). It vanishes with the process that holds it, however that ends. Refused where anything but the victim uses the file system.",
-        client_sees: "Often nothing: a server that has its weights in memory does not write. What does write fails: logs, caches of compiled graphs, uploads, spilled key-value caches. Whether requests fail with it is what the run finds out.",
-        proof: "During the fault no more than `leave_mib` was left (`disk.available-bytes`, give or take 1 MiB), and more before.",
-        ends: "The host lets the file go, and the space is free again. A server that has crashed meanwhile comes back by its own restart.",
-        stands_for: "A full disk: logs or core dumps that nobody removes, a cache without a limit, a neighbour on the volume.",
+        mechanism: "A file without a name on that file system takes the space (`fallocate`). It \
+                    vanishes with the process that holds it, however that ends. Refused where \
+                    anything but the victim uses the file system.",
+        client_sees: "Often nothing: a server that has its weights in memory does not write. \
+                      What does write fails: logs, caches of compiled graphs, uploads, spilled \
+                      key-value caches. Whether requests fail with it is what the run finds out.",
+        proof: "During the fault no more than `leave_mib` was left (`disk.available-bytes`, give \
+                or take 1 MiB), and more before.",
+        ends: "The host lets the file go, and the space is free again. A server that has crashed \
+               meanwhile comes back by its own restart.",
+        stands_for: "A full disk: logs or core dumps that nobody removes, a cache without a \
+                     limit, a neighbour on the volume.",
         not_for: "A slow or failing disk: reads go on as before.",
         grants: &[("resources", "[\"vllm-0\"]")],
         example: "path = \"/data\"\nleave_mib = 0\nduration_ms = 10000",

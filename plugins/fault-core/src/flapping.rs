@@ -66,12 +66,25 @@ pub struct Flapping {
 impl Documented for Flapping {
     const ABOUT: &'static About = &About {
         name: "flapping",
-        summary: "Kills one process of each victim several times, each time shortly after it serves again.",
-        mechanism: "The signal through a pidfd at the fire. The host watches the victim's probes: `pause_ms` after it has failed one and then answered an inference again, the signal is sent once more, `times` in all. Several victims flap each at their own pace.",
-        client_sees: "What `process-kill` shows, several times; between them a short time of service with cold caches. Balancers take the replica in and out, and supervisors back off: each start may come later than the one before (Docker doubles its wait, Kubernetes shows `CrashLoopBackOff`).",
-        proof: "All signals were sent; the process that had the role before is another one afterwards, or gone; and the restart count (`target.restart-count`, else `container.restart-count`) grew by as many. Where no restart is counted, the victim's returns between the signals are those that the host saw. Where the victim does not serve again in time, the run is invalid: that is said.",
-        ends: "By the victim's own restart policy, which must restart it each time. The last signal must come within the fault window.",
-        stands_for: "A server that crashes again after each start: a bad configuration, a poisonous request that comes back, a failing device.",
+        summary: "Kills one process of each victim several times, each time shortly after it \
+                  serves again.",
+        mechanism: "The signal through a pidfd at the fire. The host watches the victim's \
+                    probes: `pause_ms` after it has failed one and then answered an inference \
+                    again, the signal is sent once more, `times` in all. Several victims flap \
+                    each at their own pace.",
+        client_sees: "What `process-kill` shows, several times; between them a short time of \
+                      service with cold caches. Balancers take the replica in and out, and \
+                      supervisors back off: each start may come later than the one before \
+                      (Docker doubles its wait, Kubernetes shows `CrashLoopBackOff`).",
+        proof: "All signals were sent; the process that had the role before is another one \
+                afterwards, or gone; and the restart count (`target.restart-count`, else \
+                `container.restart-count`) grew by as many. Where no restart is counted, the \
+                victim's returns between the signals are those that the host saw. Where the \
+                victim does not serve again in time, the run is invalid: that is said.",
+        ends: "By the victim's own restart policy, which must restart it each time. The last \
+               signal must come within the fault window.",
+        stands_for: "A server that crashes again after each start: a bad configuration, a \
+                     poisonous request that comes back, a failing device.",
         not_for: "A crash during the start-up: each one here comes after the victim has served.",
         ending: Ending::VictimRestarts,
         grants: &[("process", "[\"vllm-0\"]")],
@@ -96,9 +109,7 @@ impl FaultVariant for Flapping {
         for replica in &replicas {
             plan::has_process(replica, &config.process)?;
         }
-        // Beside the times of recovery, which nobody knows yet.
-        let pauses = config.pause_ms.saturating_mul(config.times - 1);
-        plan::end(context, "pause_ms", pauses)?;
+        plan::pauses(context, "pause_ms", config.pause_ms, config.times - 1)?;
         let victims = plan::ids(&replicas);
         let Config {
             process,

@@ -50,12 +50,23 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "memory-limit",
         summary: "Caps the memory of each victim so that the kernel ends it (out of memory).",
-        mechanism: "The memory limit of the victim's control group is set to what it uses plus `headroom_mib`; a helper in the group then takes what is left, and the kernel ends the process that uses most. Refused where the group holds processes of anyone else.",
-        client_sees: "What a crash shows: connections end (`truncated` or `reset`), then `connect` until the server listens again. Where the kernel ends the engine, an error inside the stream.",
-        proof: "The kernel counted a kill for want of memory in the group (`cgroup.oom-kills` grew), or the engine says so of the container (`container.oom-killed`); *and* a process of the victim is gone or another one.",
-        ends: "By the victim's own restart. The host writes the earlier limit back at the end; until then a server that starts again in the same group runs into it. A container that is started again has a group of its own, without the limit.",
-        stands_for: "The out-of-memory killer: a container limit that is too small, a leak, a cache that outgrows its node.",
-        not_for: "A GPU that runs out of memory (CUDA OOM): that is an error inside the engine, and no process is killed.",
+        mechanism: "The memory limit of the victim's control group is set to what it uses plus \
+                    `headroom_mib`; a helper in the group then takes what is left, and the \
+                    kernel ends the process that uses most. Refused where the group holds \
+                    processes of anyone else.",
+        client_sees: "What a crash shows: connections end (`truncated` or `reset`), then \
+                      `connect` until the server listens again. Where the kernel ends the \
+                      engine, an error inside the stream.",
+        proof: "The kernel counted a kill for want of memory in the group (`cgroup.oom-kills` \
+                grew), or the engine says so of the container (`container.oom-killed`); *and* a \
+                process of the victim is gone or another one.",
+        ends: "By the victim's own restart. The host writes the earlier limit back at the end; \
+               until then a server that starts again in the same group runs into it. A container \
+               that is started again has a group of its own, without the limit.",
+        stands_for: "The out-of-memory killer: a container limit that is too small, a leak, a \
+                     cache that outgrows its node.",
+        not_for: "A GPU that runs out of memory (CUDA OOM): that is an error inside the engine, \
+                  and no process is killed.",
         ending: Ending::VictimRestarts,
         grants: &[("resources", "[\"vllm-0\"]")],
         example: "headroom_mib = 64\nduration_ms = 5000",

@@ -165,16 +165,35 @@ impl PluginConfig for Config {
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "mock-fault",
-        summary: "Switches a failure mode of the mock server on and off (stall, error, stream_abort, silent_hang, slow_reload).",
-        mechanism: "`POST <admin_url>/admin/fault` at the fire and at the end. The admin interface listens on loopback only, at `--admin-port`, or on the main port with `--admin-on-main`. The operation is a request, so that its bracket, and with it the fire uncertainty, contains the answer time of the admin interface.",
-        client_sees: "| mode | what the client sees | outcome |\n| --- | --- | --- |\n| `stall` | streams stop, new requests wait; all go on afterwards | late, or censored |\n| `error` | an HTTP error for new requests | `http_status` |\n| `stream_abort` | a TCP reset after some tokens | `reset` |\n| `silent_hang` | response headers, then nothing | censored |\n| `slow_reload` | nothing now; the next start takes longer. The mock needs `--state-file` | none by itself |",
-        proof: "The server's answer to the request: a status of 200 to 299. A request that fails or is refused is a failed effect, and the run is invalid.",
-        ends: "The host sends `{\"mode\": \"none\"}`, up to three times; the watchdog does if the host cannot.",
-        stands_for: "Nothing real. It exercises the instrument: each outcome and error class, and the report, without a GPU.",
+        summary: "Switches a failure mode of the mock server on and off (stall, error, \
+                  stream_abort, silent_hang, slow_reload).",
+        mechanism: "`POST <admin_url>/admin/fault` at the fire and at the end. The admin \
+                    interface listens on loopback only, at `--admin-port`, or on the main port \
+                    with `--admin-on-main`. The operation is a request, so that its bracket, and \
+                    with it the fire uncertainty, contains the answer time of the admin \
+                    interface.",
+        client_sees: "| mode | what the client sees | outcome |\n\
+                      | --- | --- | --- |\n\
+                      | `stall` | streams stop, new requests wait; all go on afterwards | late, or censored |\n\
+                      | `error` | an HTTP error for new requests | `http_status` |\n\
+                      | `stream_abort` | a TCP reset after some tokens | `reset` |\n\
+                      | `silent_hang` | response headers, then nothing | censored |\n\
+                      | `slow_reload` | nothing now; the next start takes longer. The mock needs `--state-file` | none by itself |",
+        proof: "The server's answer to the request: a status of 200 to 299. A request that fails \
+                or is refused is a failed effect, and the run is invalid.",
+        ends: "The host sends `{\"mode\": \"none\"}`, up to three times; the watchdog does if \
+               the host cannot.",
+        stands_for: "Nothing real. It exercises the instrument: each outcome and error class, \
+                     and the report, without a GPU.",
         not_for: "Evidence about a real server.",
         grants: &[("http", "[\"http://127.0.0.1:18432/admin/*\"]")],
         victims: "[\"r0\"]",
-        example_target: "[[target.replica]]\nid = \"r0\"\nbase_url = \"http://127.0.0.1:18431\"\nadmin_url = \"http://127.0.0.1:18432\"\n[target.replica.process]\ncommand = [\"${blackstart}\", \"mock\", \"--port\", \"18431\", \"--admin-port\", \"18432\"]\n",
+        example_target: "[[target.replica]]\n\
+                         id = \"r0\"\n\
+                         base_url = \"http://127.0.0.1:18431\"\n\
+                         admin_url = \"http://127.0.0.1:18432\"\n\
+                         [target.replica.process]\n\
+                         command = [\"${blackstart}\", \"mock\", \"--port\", \"18431\", \"--admin-port\", \"18432\"]\n",
         example: "mode = \"stall\"\nduration_ms = 6000",
         ..PLAIN
     };

@@ -65,12 +65,23 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "network-bandwidth",
         summary: "Caps the bytes per second that each victim sends or receives for a while.",
-        mechanism: "`send`: the queueing discipline `tbf` on each device of the victim's own network namespace but loopback; what does not fit waits up to 400 ms, then it is dropped. Refused where the victim shares the instrument's namespace or a device has a queue of its own already. `receive`: a packet rule that drops what comes above the rate.",
-        client_sees: "`send`: streams share the rate; gaps grow once tokens need more than it. An event of a token is a few hundred bytes, so that only a small rate is felt. `receive`: prompts arrive slowly, TTFT grows with their length.",
-        proof: "`send`: during the fault the root queue of each device was `tbf` (`network.queue`), not before, not after, and packets went through it where they are counted. `receive`: the rule dropped packets (`network.dropped-packets` above 0). The same processes play the roles afterwards.",
-        ends: "The host removes queue or rule; the watchdog does if the host cannot. The kernel itself drops the rule of `receive` at its end.",
+        mechanism: "`send`: the queueing discipline `tbf` on each device of the victim's own \
+                    network namespace but loopback; what does not fit waits up to 400 ms, then \
+                    it is dropped. Refused where the victim shares the instrument's namespace or \
+                    a device has a queue of its own already. `receive`: a packet rule that drops \
+                    what comes above the rate.",
+        client_sees: "`send`: streams share the rate; gaps grow once tokens need more than it. \
+                      An event of a token is a few hundred bytes, so that only a small rate is \
+                      felt. `receive`: prompts arrive slowly, TTFT grows with their length.",
+        proof: "`send`: during the fault the root queue of each device was `tbf` \
+                (`network.queue`), not before, not after, and packets went through it where they \
+                are counted. `receive`: the rule dropped packets (`network.dropped-packets` \
+                above 0). The same processes play the roles afterwards.",
+        ends: "The host removes queue or rule; the watchdog does if the host cannot. The kernel \
+               itself drops the rule of `receive` at its end.",
         stands_for: "A link that is shared with others, a traffic shaper, a degraded network card.",
-        not_for: "A slow server or a slow GPU: the engine goes on at its own pace, and its output waits in buffers.",
+        not_for: "A slow server or a slow GPU: the engine goes on at its own pace, and its \
+                  output waits in buffers.",
         no_start_up: Some("the process goes on, nothing starts anew"),
         grants: &[("network", "[\"vllm-0\"]")],
         example: "bytes_per_s = 20000\ndirection = \"send\"\nduration_ms = 10000",

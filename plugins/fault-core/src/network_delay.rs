@@ -49,12 +49,20 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "network-delay",
         summary: "Holds each packet that a victim sends back for a while.",
-        mechanism: "The queueing discipline `netem` on each device of the victim's own network namespace but loopback. Refused with the reason where the kernel has none, where the victim shares the instrument's namespace, or where a device has a queue of its own already.",
-        client_sees: "Everything comes later by the delay: TTFT, and the first event after the fire as one long gap; later gaps are as before, since each packet waits equally long. New connections take one delay more.",
-        proof: "During the fault the root queue of each device was `netem` (`network.queue`), not before, not after, and packets went through it where they are counted; the same processes play the roles afterwards.",
+        mechanism: "The queueing discipline `netem` on each device of the victim's own network \
+                    namespace but loopback. Refused with the reason where the kernel has none, \
+                    where the victim shares the instrument's namespace, or where a device has a \
+                    queue of its own already.",
+        client_sees: "Everything comes later by the delay: TTFT, and the first event after the \
+                      fire as one long gap; later gaps are as before, since each packet waits \
+                      equally long. New connections take one delay more.",
+        proof: "During the fault the root queue of each device was `netem` (`network.queue`), \
+                not before, not after, and packets went through it where they are counted; the \
+                same processes play the roles afterwards.",
         ends: "The host removes the queue; the watchdog does if the host cannot.",
         stands_for: "A detour, an overfull link with deep buffers, a replica in another region.",
-        not_for: "A slow server: its own figures (queue, TTFT histogram) do not change. Nor jitter or loss.",
+        not_for: "A slow server: its own figures (queue, TTFT histogram) do not change. Nor \
+                  jitter or loss.",
         no_start_up: Some("the process goes on, nothing starts anew"),
         grants: &[("network", "[\"vllm-0\"]")],
         example: "delay_ms = 200\nduration_ms = 10000",

@@ -60,12 +60,18 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "network-disconnect",
         summary: "Takes the container of each victim off one network, or off all, for a while.",
-        mechanism: "The container engine's network disconnect, and connect with the same addresses.",
-        client_sees: "Open streams stand still and go on when the container is back under its address. New connections fail after about 3 s (no route) instead of at once.",
-        proof: "The container was on the network before and after the fault and not during it (`container.networks`), and it is the same container (id and start) all along.",
+        mechanism: "The container engine's network disconnect, and connect with the same \
+                    addresses.",
+        client_sees: "Open streams stand still and go on when the container is back under its \
+                      address. New connections fail after about 3 s (no route) instead of at \
+                      once.",
+        proof: "The container was on the network before and after the fault and not during it \
+                (`container.networks`), and it is the same container (id and start) all along.",
         ends: "The host connects the container again; the watchdog does if the host cannot.",
-        stands_for: "A container whose network is taken away: a network plugin that fails, a virtual interface that vanishes.",
-        not_for: "A lost node: the gateway says after some seconds that there is no route, where a lost node says nothing (`black-hole`).",
+        stands_for: "A container whose network is taken away: a network plugin that fails, a \
+                     virtual interface that vanishes.",
+        not_for: "A lost node: the gateway says after some seconds that there is no route, where \
+                  a lost node says nothing (`black-hole`).",
         no_start_up: Some("a container that is off its network goes on, nothing starts anew"),
         grants: &[("container", "[\"vllm-0\"]")],
         example: "duration_ms = 10000",

@@ -51,12 +51,21 @@ impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "network-loss",
         summary: "Loses a share of the packets of each victim, both ways, for a while.",
-        mechanism: "A packet rule that drops each packet with the given probability, both ways, in the network namespace of the victim; loopback is left alone, and where the victim shares the instrument's namespace only the port of its `base_url` is touched.",
-        client_sees: "TCP sends again what is lost: gaps of 0.2 s and more in some streams, slow or failed connects. At a high share streams stand still like in a black hole.",
-        proof: "The rule dropped packets (`network.dropped-packets` above 0), and the same processes play the roles afterwards.",
-        ends: "The kernel itself drops the rule at its end, even if the instrument and its watchdog are gone; the host removes the table.",
+        mechanism: "A packet rule that drops each packet with the given probability, both ways, \
+                    in the network namespace of the victim; loopback is left alone, and where \
+                    the victim shares the instrument's namespace only the port of its `base_url` \
+                    is touched.",
+        client_sees: "TCP sends again what is lost: gaps of 0.2 s and more in some streams, slow \
+                      or failed connects. At a high share streams stand still like in a black \
+                      hole.",
+        proof: "The rule dropped packets (`network.dropped-packets` above 0), and the same \
+                processes play the roles afterwards.",
+        ends: "The kernel itself drops the rule at its end, even if the instrument and its \
+               watchdog are gone; the host removes the table.",
         stands_for: "A bad cable or transceiver, a congested link, a failing switch port.",
-        not_for: "A link that is merely slow (`network-bandwidth`), nor losses between the processes of a replica: those run over loopback or a fabric that is not touched.",
+        not_for: "A link that is merely slow (`network-bandwidth`), nor losses between the \
+                  processes of a replica: those run over loopback or a fabric that is not \
+                  touched.",
         no_start_up: Some("the process goes on, nothing starts anew"),
         grants: &[("network", "[\"vllm-0\"]")],
         example: "percent = 10\nduration_ms = 10000",

@@ -32,6 +32,25 @@ pub(crate) fn end(context: &ArmContext, key: &str, ms: u64) -> Result<RunNs, Err
     })
 }
 
+/// Whether `n` pauses fit the fault window, beside recoveries whose length nobody knows yet.
+pub(crate) fn pauses(context: &ArmContext, key: &str, ms: u64, n: u64) -> Result<(), Error> {
+    let room = u64::try_from(room_ms(context)).unwrap_or_default();
+    if ms.saturating_mul(n) <= room {
+        return Ok(());
+    }
+    Err(invalid(
+        key,
+        format!(
+            "{n} pauses of {ms} ms do not fit the fault window: effects must have ended {room} ms \
+             after the fire, and the victims' recoveries come on top"
+        ),
+        format!(
+            "less than {}, or a longer `phases.fault_window`",
+            room / n.max(1)
+        ),
+    ))
+}
+
 /// Whether a replica has the process that the configuration names.
 pub(crate) fn has_process(replica: &Replica, role: &str) -> Result<(), Error> {
     if replica.process_roles.iter().any(|r| r == role) {

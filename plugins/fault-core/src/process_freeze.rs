@@ -46,11 +46,22 @@ impl PluginConfig for Config {
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "process-freeze",
-        summary: "Stops one process of each victim (SIGSTOP) and lets it go on after a while (SIGCONT).",
-        mechanism: "SIGSTOP through a pidfd, to the process that was looked up before; SIGCONT at the end.",
-        client_sees: "Streams stand still, then go on with one long gap. With the API process frozen, the kernel still accepts connections for a while, and they get no answer. Requests that pass their client timeout meanwhile are censored; most others complete late and are not good.",
-        proof: "The process was in state `T` during the fault; afterwards the very same process (pid and start time) is not. If it died, never went on, or was replaced, the run is invalid.",
-        ends: "The host sends SIGCONT at the end; the watchdog does if the host cannot.\n\n**Mind the probes.** The fault is visible only if a direct probe *fails*, after `observe.probe_timeout` (2 s by default). A shorter freeze can pass unseen: `outage_s` is then \"not measured\", while goodput, TTR and gaps still show it. Freeze longer than the probe timeout, or shorten that.",
+        summary: "Stops one process of each victim (SIGSTOP) and lets it go on after a while \
+                  (SIGCONT).",
+        mechanism: "SIGSTOP through a pidfd, to the process that was looked up before; SIGCONT \
+                    at the end.",
+        client_sees: "Streams stand still, then go on with one long gap. With the API process \
+                      frozen, the kernel still accepts connections for a while, and they get no \
+                      answer. Requests that pass their client timeout meanwhile are censored; \
+                      most others complete late and are not good.",
+        proof: "The process was in state `T` during the fault; afterwards the very same process \
+                (pid and start time) is not. If it died, never went on, or was replaced, the run \
+                is invalid.",
+        ends: "The host sends SIGCONT at the end; the watchdog does if the host cannot.\n\n\
+               **Mind the probes.** The fault is visible only if a direct probe *fails*, after \
+               `observe.probe_timeout` (2 s by default). A shorter freeze can pass unseen: \
+               `outage_s` is then \"not measured\", while goodput, TTR and gaps still show it. \
+               Freeze longer than the probe timeout, or shorten that.",
         stands_for: "A process that hangs: a long pause, a deadlock that ends, a host that swaps.",
         not_for: "A hanging GPU, where the process still runs, nor a network partition.",
         no_start_up: Some("a stopped process goes on, nothing starts anew"),

@@ -52,13 +52,22 @@ pub struct RollingRestart {
 impl Documented for RollingRestart {
     const ABOUT: &'static About = &About {
         name: "rolling-restart",
-        summary: "Asks the victims to stop in turn (SIGTERM), the next one when the one before serves again.",
-        mechanism: "SIGTERM through a pidfd to the first victim at the fire. The host watches its probes: `pause_ms` after the victim has failed one and then answered an inference again, the next victim is asked.",
-        client_sees: "For each victim in turn what `graceful-stop` shows; through a balancer one replica less at a time, and cold caches that add up.",
-        proof: "All signals were sent, and of each victim the process that had the role before is another one afterwards, or gone. Where a victim does not serve again in time, the others are not asked, and the run is invalid: that is said.",
-        ends: "By each victim's own restart, which must also follow an exit with code 0 (`restart = \"always\"`). The last signal must come within the fault window.",
+        summary: "Asks the victims to stop in turn (SIGTERM), the next one when the one before \
+                  serves again.",
+        mechanism: "SIGTERM through a pidfd to the first victim at the fire. The host watches \
+                    its probes: `pause_ms` after the victim has failed one and then answered an \
+                    inference again, the next victim is asked.",
+        client_sees: "For each victim in turn what `graceful-stop` shows; through a balancer one \
+                      replica less at a time, and cold caches that add up.",
+        proof: "All signals were sent, and of each victim the process that had the role before \
+                is another one afterwards, or gone. Where a victim does not serve again in time, \
+                the others are not asked, and the run is invalid: that is said.",
+        ends: "By each victim's own restart, which must also follow an exit with code 0 \
+               (`restart = \"always\"`). The last signal must come within the fault window.",
         stands_for: "A rolling deployment or update without a spare replica.",
-        not_for: "A deployment with a surge (the new replica first), nor with the readiness checks and drain hooks of an orchestrator: only the server's own shutdown is in it.",
+        not_for: "A deployment with a surge (the new replica first), nor with the readiness \
+                  checks and drain hooks of an orchestrator: only the server's own shutdown is \
+                  in it.",
         ending: Ending::VictimRestarts,
         grants: &[("process", "[\"vllm-0\", \"vllm-1\"]")],
         victims: "[\"vllm-0\", \"vllm-1\"]",
@@ -83,9 +92,12 @@ impl FaultVariant for RollingRestart {
         for replica in &replicas {
             plan::has_process(replica, &config.process)?;
         }
-        // Beside the times of recovery, which nobody knows yet.
-        let pauses = config.pause_ms.saturating_mul(replicas.len() as u64 - 1);
-        plan::end(context, "pause_ms", pauses)?;
+        plan::pauses(
+            context,
+            "pause_ms",
+            config.pause_ms,
+            replicas.len() as u64 - 1,
+        )?;
         let victims = plan::ids(&replicas);
         let (role, pause) = (&config.process, config.pause_ms);
         let armed = Armed {

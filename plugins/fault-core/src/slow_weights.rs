@@ -78,13 +78,27 @@ pub struct SlowWeights {
 impl Documented for SlowWeights {
     const ABOUT: &'static About = &About {
         name: "slow-weights",
-        summary: "Kills one process of each victim and caps the bytes per second that the victim receives while it starts again.",
-        mechanism: "SIGKILL through a pidfd at the fire. As soon as the host sees another main process (within some 10 ms), a packet rule in its network namespace drops what comes above the rate. Only a victim with a namespace of its own (a container) is slowed: elsewhere the rule touches nothing but the port of `base_url`. What was downloaded in the first moments is not slowed.",
-        client_sees: "What `process-kill` shows, with a longer way back: `connect` until the server has its weights. In the report `weight_download` or `weight_load` grows.",
-        proof: "The process that had the role before is another one afterwards, or gone; the cap came into force; and its rule dropped packets (`network.dropped-packets` above 0). Where nothing was dropped the weights did not come over the network, and the run is invalid.",
-        ends: "The kill by the victim's own restart. The kernel drops the rule after `duration_ms`, at the latest with the fault window, even if the instrument is gone; the host removes the table.",
-        stands_for: "A restart whose weights come over a slow or busy network: object storage, a model hub, a network file system after a mass restart.",
-        not_for: "Weights on a local disk or in the page cache: those are read as fast as ever. Nor a slow disk.",
+        summary: "Kills one process of each victim and caps the bytes per second that the victim \
+                  receives while it starts again.",
+        mechanism: "SIGKILL through a pidfd at the fire. As soon as the host sees another main \
+                    process (within some 10 ms), a packet rule in its network namespace drops \
+                    what comes above the rate. Only a victim with a namespace of its own (a \
+                    container) is slowed: elsewhere the rule touches nothing but the port of \
+                    `base_url`. What was downloaded in the first moments is not slowed.",
+        client_sees: "What `process-kill` shows, with a longer way back: `connect` until the \
+                      server has its weights. In the report `weight_download` or `weight_load` \
+                      grows.",
+        proof: "The process that had the role before is another one afterwards, or gone; the cap \
+                came into force; and its rule dropped packets (`network.dropped-packets` above \
+                0). Where nothing was dropped the weights did not come over the network, and the \
+                run is invalid.",
+        ends: "The kill by the victim's own restart. The kernel drops the rule after \
+               `duration_ms`, at the latest with the fault window, even if the instrument is \
+               gone; the host removes the table.",
+        stands_for: "A restart whose weights come over a slow or busy network: object storage, a \
+                     model hub, a network file system after a mass restart.",
+        not_for: "Weights on a local disk or in the page cache: those are read as fast as ever. \
+                  Nor a slow disk.",
         ending: Ending::VictimRestarts,
         grants: &[("process", "[\"vllm-0\"]"), ("network", "[\"vllm-0\"]")],
         example: "process = \"api\"\nbytes_per_s = 5000000\nduration_ms = 20000",

@@ -120,15 +120,28 @@ fn a_cascade_needs_two_and_pauses_must_fit() {
     assert!((rolling.arm)("{}", &context, &mut fake).is_ok());
     assert_eq!(fake.needs.len(), 1);
 
-    for (name, key, config) in [
-        ("cascade", "delay_ms", r#"{"delay_ms":120001}"#),
-        ("rolling-restart", "pause_ms", r#"{"pause_ms":120001}"#),
-        ("flapping", "pause_ms", r#"{"times":4,"pause_ms":40001}"#),
+    for (name, key, config, most) in [
+        ("cascade", "delay_ms", r#"{"delay_ms":120001}"#, "120000"),
+        (
+            "rolling-restart",
+            "pause_ms",
+            r#"{"pause_ms":120001}"#,
+            "120000",
+        ),
+        (
+            "flapping",
+            "pause_ms",
+            r#"{"times":4,"pause_ms":40001}"#,
+            "40000",
+        ),
     ] {
         let variant = named(name);
         let mut host = host();
         let armed = (variant.arm)(config, &variant.context(), &mut host);
-        assert_eq!(config_errors(armed.map(|(_, armed)| armed))[0].path, key);
+        let errors = config_errors(armed.map(|(_, armed)| armed));
+        assert_eq!(errors[0].path, key);
+        let help = errors[0].help.as_deref().unwrap_or_default();
+        assert!(help.contains(most), "{name}: {help}");
         assert!(host.needs.is_empty());
     }
 }
