@@ -185,6 +185,7 @@ pub(super) fn prepare(
                 .iter()
                 .map(|d| format!("qdisc add dev {d} root {} {}\n", settings.0, settings.1))
                 .collect();
+            queues(bench, victim.replica, &ns, &devices);
             let tool = ns.tool("tc", &["-batch", "-"])?;
             Ok(Box::new(Fed {
                 tool: Some(tool),
@@ -292,6 +293,21 @@ fn queue(rule: NetworkRule) -> Option<(&'static str, String)> {
         }
         _ => None,
     }
+}
+
+/// Which queues stand at the replica's devices, for the proof.
+fn queues(bench: &Bench<'_>, replica: &str, ns: &NetNs, devices: &[String]) {
+    let (ns, devices) = (ns.clone(), devices.to_vec());
+    bench.board.add(replica, move || {
+        let kinds: Result<Vec<String>, String> = devices
+            .iter()
+            .map(|device| root_queue(&ns, device))
+            .collect();
+        vec![(
+            "network.queue".to_owned(),
+            kinds.ok().map(|kinds| kinds.join(" ")),
+        )]
+    });
 }
 
 /// What the rules have hit, for the proof.

@@ -281,6 +281,13 @@ impl Task for Limited {
         // The balloon's memory is the group's: it goes first.
         self.balloon = None;
         let done = self.undo.execute();
+        if matches!(self.limit, Limit::Freeze) {
+            // The kernel says so a moment after it was told.
+            let until = monotonic_ns() + FREEZE_TIMEOUT_NS;
+            while frozen(&self.group) == Some(true) && monotonic_ns() < until {
+                sleep_until(monotonic_ns() + NS_PER_S / 1000);
+            }
+        }
         // What stands there afterwards is the proof that it ended.
         self.facts.freeze();
         done
