@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use wasmparser::{ComponentExternalKind, Encoding, Parser, Payload};
 
 use crate::api::{self, World};
+use crate::census::Census;
 use crate::error::{PluginError, Refusal};
 use crate::grants::{Grants, ReplicaGrant};
 use crate::limits::MAX_ARTIFACT_BYTES;
@@ -242,8 +243,11 @@ fn outline(bytes: &[u8]) -> Result<Outline, Refusal> {
     let mut own: Option<&[u8]> = None;
     let mut inner: Option<&[u8]> = None;
     let mut depth = 0_usize;
+    let mut census = Census::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(malformed)? {
+        let payload = payload.map_err(malformed)?;
+        census.count(&payload, depth + 1, malformed)?;
+        match payload {
             Payload::Version { encoding, .. } => {
                 if depth == 0 && encoding == Encoding::Module {
                     return Err(Refusal::CoreModule);

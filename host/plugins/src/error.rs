@@ -256,6 +256,16 @@ pub enum Refusal {
         /// The bound.
         max: u64,
     },
+    /// More in it to compile than a bound of [`crate::limits`] allows.
+    #[error("it has {found} {what}; a plugin may have at most {limit}")]
+    Outsized {
+        /// Of what.
+        what: &'static str,
+        /// How many, as far as was counted.
+        found: u64,
+        /// The bound.
+        limit: u64,
+    },
     /// No WebAssembly at all.
     #[error("this is not WebAssembly")]
     NotWasm,
@@ -390,6 +400,9 @@ impl Refusal {
         match self {
             Refusal::Unreadable(_) => "check the path and its permissions".into(),
             Refusal::TooLarge { .. } => "build the plugin in the release profile, stripped".into(),
+            Refusal::Outsized { .. } => {
+                "it was not compiled, since that could take minutes and gigabytes: do not use it if you do not know whose it is; build the plugin in the release profile, or split it".into()
+            }
             Refusal::NotWasm | Refusal::Malformed(_) => {
                 "build it again with `cargo xtask plugins --crate DIR --out FILE.wasm`".into()
             }

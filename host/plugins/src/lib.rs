@@ -22,6 +22,7 @@ mod artifact;
 mod bindings;
 mod bundled;
 mod cache;
+mod census;
 mod engine;
 mod error;
 mod fault;

@@ -9,6 +9,21 @@ use crate::error::Stopped;
 
 /// Largest component the host looks at, in bytes.
 pub const MAX_ARTIFACT_BYTES: u64 = 64 << 20;
+/// Most bytes of code of a component, over all its functions.
+pub const MAX_CODE_BYTES: u64 = 32 << 20;
+/// Most bytes of one function.
+pub const MAX_BODY_BYTES: u64 = 256 << 10;
+/// Most locals of one function.
+pub const MAX_BODY_LOCALS: u64 = 4096;
+/// Most functions of a component, over all its modules.
+pub const MAX_FUNCTIONS: u64 = 65_536;
+/// Most types, imports, exports, instances, tables, memories, globals, segments and
+/// aliases of a component, each, over all modules and components inside it.
+pub const MAX_DEFINITIONS: u64 = 16_384;
+/// Most modules and components inside a component.
+pub const MAX_INNER_COMPONENTS: u64 = 256;
+/// Deepest nesting of modules and components, the outermost included.
+pub const MAX_NESTING: u64 = 8;
 /// Most linear memory of one instance, over all its memories, in bytes.
 pub const MAX_MEMORY_BYTES: usize = 64 << 20;
 /// Most table elements of one instance, over all its tables.

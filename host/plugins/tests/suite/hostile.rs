@@ -420,3 +420,148 @@ fn a_fault_that_is_stopped_while_arming_keeps_what_it_scheduled_with_the_host() 
 fn guest_body_then_trap(guest: &mut Guest) -> String {
     format!("{} unreachable", guest.body("arm"))
 }
+
+/// A component around one module, made of these functions' bodies, and its digest's worth of bytes
+/// that nobody can have compiled before.
+fn component(
+    bodies: &[wasm_encoder::Function],
+    extra: impl FnOnce(&mut wasm_encoder::Module),
+) -> Vec<u8> {
+    use wasm_encoder::{
+        CodeSection, Component, FunctionSection, Module, ModuleSection, TypeSection,
+    };
+    let mut types = TypeSection::new();
+    types.ty().function([], []);
+    let mut functions = FunctionSection::new();
+    let mut code = CodeSection::new();
+    for body in bodies {
+        functions.function(0);
+        code.function(body);
+    }
+    let mut module = Module::new();
+    module.section(&types);
+    module.section(&functions);
+    extra(&mut module);
+    module.section(&code);
+    let mut component = Component::new();
+    component.section(&ModuleSection(&module));
+    component.finish()
+}
+
+/// A function of exactly this many bytes: locals, `nop`s and the end.
+fn body(bytes: u64, locals: u32) -> wasm_encoder::Function {
+    let mut body = match locals {
+        0 => wasm_encoder::Function::new([]),
+        n => wasm_encoder::Function::new([(n, wasm_encoder::ValType::I32)]),
+    };
+    let begun = body.byte_len() as u64;
+    body.raw(std::iter::repeat_n(
+        0x01,
+        (bytes.max(begun + 1) - begun - 1) as usize,
+    ));
+    body.raw([0x0b]);
+    body
+}
+
+#[test]
+fn what_would_take_minutes_to_compile_is_refused_uncompiled() {
+    use blackstart_plugins::limits::{
+        MAX_BODY_BYTES, MAX_BODY_LOCALS, MAX_CODE_BYTES, MAX_DEFINITIONS, MAX_FUNCTIONS,
+        MAX_INNER_COMPONENTS, MAX_NESTING,
+    };
+    let small = || body(0, 0);
+    let full = |n: u64| vec![body(MAX_BODY_BYTES, 0); n as usize];
+    let functions = |n: u64| vec![small(); n as usize];
+    let globals = |n: u64| {
+        component(&[], |module| {
+            let mut globals = wasm_encoder::GlobalSection::new();
+            let ty = wasm_encoder::GlobalType {
+                val_type: wasm_encoder::ValType::I32,
+                mutable: false,
+                shared: false,
+            };
+            for _ in 0..n {
+                globals.global(ty, &wasm_encoder::ConstExpr::i32_const(0));
+            }
+            module.section(&globals);
+        })
+    };
+    let nested = |levels: u64| {
+        let mut component = wasm_encoder::Component::new();
+        for _ in 1..levels {
+            let mut outer = wasm_encoder::Component::new();
+            outer.section(&wasm_encoder::NestedComponentSection(&component));
+            component = outer;
+        }
+        component.finish()
+    };
+    let beside = |n: u64| {
+        let mut component = wasm_encoder::Component::new();
+        for _ in 0..n {
+            component.section(&wasm_encoder::ModuleSection(&wasm_encoder::Module::new()));
+        }
+        component.finish()
+    };
+    let most_bodies = MAX_CODE_BYTES / MAX_BODY_BYTES;
+    let mut over = full(most_bodies);
+    over.push(small());
+    let locals = |n: u64| component(&[body(0, n as u32)], |_| ());
+    // Each just over its limit, beside the same just within it: then only the stamp is missing.
+    for (what, limit, over, within) in [
+        (
+            "bytes in one function",
+            MAX_BODY_BYTES,
+            component(&[body(MAX_BODY_BYTES + 1, 0)], |_| ()),
+            component(&[body(MAX_BODY_BYTES, 0)], |_| ()),
+        ),
+        (
+            "locals in one function",
+            MAX_BODY_LOCALS,
+            locals(MAX_BODY_LOCALS + 1),
+            locals(MAX_BODY_LOCALS),
+        ),
+        (
+            "bytes of code",
+            MAX_CODE_BYTES,
+            component(&over, |_| ()),
+            component(&full(most_bodies), |_| ()),
+        ),
+        (
+            "functions",
+            MAX_FUNCTIONS,
+            component(&functions(MAX_FUNCTIONS + 1), |_| ()),
+            component(&functions(MAX_FUNCTIONS), |_| ()),
+        ),
+        (
+            "globals",
+            MAX_DEFINITIONS,
+            globals(MAX_DEFINITIONS + 1),
+            globals(MAX_DEFINITIONS),
+        ),
+        (
+            "levels of modules and components inside each other",
+            MAX_NESTING,
+            nested(MAX_NESTING + 1),
+            nested(MAX_NESTING),
+        ),
+        (
+            "modules and components inside it",
+            MAX_INNER_COMPONENTS,
+            beside(MAX_INNER_COMPONENTS + 1),
+            beside(MAX_INNER_COMPONENTS),
+        ),
+    ] {
+        // An artifact cannot be made of it, and only an artifact is ever compiled.
+        let error = blackstart_plugins::Artifact::from_bytes("huge.wasm", over).unwrap_err();
+        let line = error.to_string();
+        assert!(line.starts_with("huge.wasm: it has "), "{line}");
+        let says = format!(" {what}; a plugin may have at most {limit}");
+        assert!(line.ends_with(&says), "{line}");
+        assert!(error.help().contains("not compiled"));
+        let error = blackstart_plugins::Artifact::from_bytes("full.wasm", within).unwrap_err();
+        assert!(
+            error.to_string().contains("no identity stamp"),
+            "{what}: {error}"
+        );
+    }
+}
