@@ -171,6 +171,10 @@ fn a_page_is_written_and_objectives_are_held_to() {
         &page[..2_000]
     );
     compare(&["--html", "no/such/folder.html"]).expect_code(3);
+    for device in ["/dev/null", "/dev/stdout", "."] {
+        compare(&["--html", device]).expect_code(3);
+    }
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
     compare(&["--require", "outage_s.median_difference <= 4"]).expect_code(6);
     // A script reads the outcome from the document.
     let both = compare(&[

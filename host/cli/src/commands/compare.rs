@@ -99,6 +99,17 @@ pub fn run(args: CompareArgs) -> Outcome {
     }
     if let Some(path) = &args.html {
         let page = blackstart_report::render_comparison(&comparison).map_err(Failure::internal)?;
+        // A link to a device or a pipe (`/dev/stdout`) would be replaced as well.
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(Failure::message(
+                Exit::Configuration,
+                format!(
+                    "--html {}: it is there and is no regular file",
+                    path.display()
+                ),
+            )
+            .help("name a new file, or one that may be replaced"));
+        }
         write_atomic(path, page.as_bytes()).map_err(|e| {
             Failure::new(Exit::Configuration, e)
                 .help("give --html a file in a folder that this user may write")

@@ -155,9 +155,9 @@ impl Bench {
                 self.work(
                     effect,
                     Work::Http {
-                        sender,
-                        request: request.clone(),
-                        on_expiry: on_expiry.clone(),
+                        sender: Box::new(sender),
+                        request: Box::new(request.clone()),
+                        on_expiry: on_expiry.clone().map(Box::new),
                     },
                 )
             }),

@@ -19,9 +19,9 @@ const UNDO_PAUSE_NS: i64 = 200 * NS_PER_MS;
 pub(super) enum Work {
     /// A request, and the one that undoes it.
     Http {
-        sender: http::Sender,
-        request: HttpRequest,
-        on_expiry: Option<HttpRequest>,
+        sender: Box<http::Sender>,
+        request: Box<HttpRequest>,
+        on_expiry: Option<Box<HttpRequest>>,
     },
     /// An operation on a replica's surroundings.
     Task(Box<dyn Task>),

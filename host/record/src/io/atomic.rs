@@ -19,7 +19,18 @@ pub(crate) struct AtomicFile {
 
 impl AtomicFile {
     /// Starts a file that will replace `target`.
+    ///
+    /// # Errors
+    /// When it cannot be made, or `target` is there and neither a file nor a link: a rename would put a
+    /// file in the place of a device (`/dev/null`) or a pipe, for everyone on the host.
     pub(crate) fn create(target: &Path) -> Result<Self, RecordError> {
+        if let Ok(there) = fs::symlink_metadata(target)
+            && !there.is_file()
+            && !there.is_symlink()
+        {
+            let e = io::Error::other("it is there and is no regular file");
+            return Err(RecordError::io(target, "replace it", e));
+        }
         let mut part = target.as_os_str().to_owned();
         part.push(PART_SUFFIX);
         let part = PathBuf::from(part);
@@ -111,6 +122,18 @@ impl Drop for AtomicFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only root can replace a device; anyone can a socket.
+    #[test]
+    fn what_is_no_file_is_not_replaced_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let refused = write_atomic(&socket, b"page").unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+        assert!(!fs::symlink_metadata(&socket).unwrap().is_file());
+        assert!(!dir.path().join("socket.part").exists());
+    }
 
     #[test]
     fn several_files_are_replaced_together_or_not_at_all() {
