@@ -171,7 +171,7 @@ fn a_page_is_written_and_objectives_are_held_to() {
         &page[..2_000]
     );
     compare(&["--html", "no/such/folder.html"]).expect_code(3);
-    for device in ["/dev/null", "/dev/stdout", "."] {
+    for device in ["/dev/null", "/dev/stdout", ".", "a/plan.json", "b/new.html"] {
         compare(&["--html", device]).expect_code(3);
     }
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());

@@ -96,8 +96,50 @@ fn what_cannot_be_judged_or_was_changed_is_refused_and_nothing_is_overwritten() 
     let command = limited(&instrument, "ulimit -v 3500000", &["verify", path]);
     instrument.start_command(command).finish().expect_code(1);
 
-    // Another version's plan.
+    // Figures that no instrument wrote are told, not calculated with.
     let plan = std::fs::read_to_string(results.join("plan.json")).unwrap();
+    for (figure, wild) in [
+        (
+            "\"baseline_ns\": 2000000000",
+            "\"baseline_ns\": 9223372036854775807",
+        ),
+        (
+            "\"fault_window_ns\": 2000000000",
+            "\"fault_window_ns\": -9223372036854775808",
+        ),
+        ("\"rate_per_s\": 15.5", "\"rate_per_s\": 0.0"),
+        ("\"rate_per_s\": 15.5", "\"rate_per_s\": 9e300"),
+    ] {
+        let altered = plan.replacen(figure, wild, 1);
+        assert_ne!(altered, plan, "{figure}");
+        std::fs::write(results.join("plan.json"), altered).unwrap();
+        for command in ["verify", "analyze"] {
+            let told = instrument.run([command, path]);
+            told.expect_code(2);
+            let said = format!("{}{}", told.stdout, told.stderr);
+            assert!(
+                said.contains("no instrument wrote that"),
+                "{command}: {said}"
+            );
+        }
+    }
+    std::fs::write(results.join("plan.json"), &plan).unwrap();
+    // The campaign file is gone, or no file.
+    let config = std::fs::read(results.join("campaign.toml")).unwrap();
+    std::fs::remove_file(results.join("campaign.toml")).unwrap();
+    let missing = instrument.run(["verify", path]);
+    missing.expect_code(2);
+    assert!(
+        missing.stdout.contains("campaign.toml"),
+        "{}",
+        missing.stdout
+    );
+    let _pipe = std::os::unix::net::UnixListener::bind(results.join("campaign.toml")).unwrap();
+    instrument.run(["verify", path]).expect_code(2);
+    std::fs::remove_file(results.join("campaign.toml")).unwrap();
+    std::fs::write(results.join("campaign.toml"), config).unwrap();
+
+    // Another version's plan.
     let newer = plan.replacen("\"schema_version\": 1", "\"schema_version\": 77", 1);
     assert_ne!(newer, plan);
     std::fs::write(results.join("plan.json"), newer).unwrap();

@@ -32,7 +32,31 @@ pub struct Phases {
     pub cooldown_ns: i64,
 }
 
+/// Longest phase that a plan may have: a year. Sums of the four stay far inside what a number holds.
+const MAX_PHASE_NS: i64 = 366 * 86_400 * 1_000_000_000;
+
 impl Phases {
+    /// Whether every length is one; the reason is for people. A plan from a file can hold anything.
+    ///
+    /// # Errors
+    /// Names the phase.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, ns) in [
+            ("warmup_ns", self.warmup_ns),
+            ("baseline_ns", self.baseline_ns),
+            ("fault_window_ns", self.fault_window_ns),
+            ("cooldown_ns", self.cooldown_ns),
+        ] {
+            if !(0..=MAX_PHASE_NS).contains(&ns) {
+                return Err(format!("phases.{name} = {ns} is no length of a phase"));
+            }
+        }
+        if self.load_end_ns() == 0 {
+            return Err("all phases are 0 ns long".to_owned());
+        }
+        Ok(())
+    }
+
     /// End of warm-up and start of the baseline.
     pub fn baseline_start_ns(&self) -> i64 {
         self.warmup_ns

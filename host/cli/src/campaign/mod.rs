@@ -167,7 +167,12 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
                 (Err(_), Err(_)) => {}
             }
         }
-        let end = end.and_then(|()| nothing_left(results.dir()));
+        // After the last run, and after an interrupt, the watchdog's farewell is still to come.
+        let end = if Some(planned.run) == last || execution.interrupt.raised() {
+            end
+        } else {
+            end.and_then(|()| nothing_left(results.dir()))
+        };
         if let Err(e) = end {
             // Without it the report only lacks the reason.
             let _ = results::note_stop(results.dir(), &prepared.plan, planned.run, &e);
@@ -178,6 +183,13 @@ pub fn execute(prepared: &Prepared, execution: &Execution<'_>) -> Result<(Exit, 
     let dir = results.dir().to_path_buf();
     drop(watchdog);
     let interrupted = execution.interrupt.raised();
+    if let Err(left) = nothing_left(&dir) {
+        if interrupted || failure.is_some() {
+            reporter.say(format!("warning: {}", left.text()));
+        } else {
+            failure = Some(left);
+        }
+    }
     let finished = results.finish(prepared, interrupted || failure.is_some());
     if let Some(e) = failure {
         return Err(e);

@@ -89,7 +89,34 @@ pub fn read_plan(dir: &Path) -> Result<Plan, Failure> {
         )
         .help(format!("use blackstart {by} for this directory")));
     }
-    read_json(&path).map_err(unreadable)
+    let plan: Plan = read_json(&path).map_err(unreadable)?;
+    check_figures(&plan).map_err(|why| {
+        Failure::message(
+            Exit::Invalid,
+            format!("{}: {why}: no instrument wrote that", path.display()),
+        )
+        .help("restore it from a copy: the records mean nothing without their plan")
+    })?;
+    Ok(plan)
+}
+
+/// Figures from which a schedule is made: an altered plan must be told, not calculated with.
+fn check_figures(plan: &Plan) -> Result<(), String> {
+    plan.phases.check()?;
+    let rate = plan.load.rate_per_s;
+    if !(rate.is_finite() && rate > 0.0) {
+        return Err(format!("load.rate_per_s = {rate} is no rate"));
+    }
+    // The schedules differ by nothing but their seeds.
+    if let Some(run) = plan.runs.first() {
+        plan.schedule(run)
+            .map_err(|e| format!("no schedule follows from it ({e})"))?;
+    }
+    let runs: BTreeSet<u32> = plan.runs.iter().map(|r| r.run).collect();
+    if runs.len() != plan.runs.len() {
+        return Err("a run stands in it twice".to_owned());
+    }
+    Ok(())
 }
 
 /// A campaign that was cut off has no manifest to hold its records to. What no run can have written

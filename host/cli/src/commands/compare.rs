@@ -110,6 +110,23 @@ pub fn run(args: CompareArgs) -> Outcome {
             )
             .help("name a new file, or one that may be replaced"));
         }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+        if let Ok(folder) = folder
+            && [&args.a, &args.b].iter().any(|side| {
+                side.canonicalize()
+                    .is_ok_and(|side| folder.starts_with(side))
+            })
+        {
+            return Err(Failure::message(
+                Exit::Configuration,
+                format!(
+                    "--html {}: it lies in one of the two results",
+                    path.display()
+                ),
+            )
+            .help("evidence is not written to: name a file outside of both"));
+        }
         write_atomic(path, page.as_bytes()).map_err(|e| {
             Failure::new(Exit::Configuration, e)
                 .help("give --html a file in a folder that this user may write")
