@@ -82,8 +82,6 @@ enum Command {
     Balloon {
         /// Folder of the control group
         group: std::path::PathBuf,
-        /// Monotonic instant at which it gives everything back
-        deadline_ns: i64,
     },
     /// Engine process of the mock server; started by `mock`
     #[command(name = "__mock-engine", hide = true)]
@@ -135,9 +133,7 @@ fn main() -> ExitCode {
             return blackstart_targets::supervisor::run(mask_env.as_deref());
         }
         Command::Watchdog => return blackstart_effects::watchdog::run(),
-        Command::Balloon { group, deadline_ns } => {
-            return blackstart_effects::run_balloon(&group, deadline_ns);
-        }
+        Command::Balloon { group } => return blackstart_effects::run_balloon(&group),
         Command::Undo(args) => commands::undo::run(args),
         Command::Run(args) => commands::run::run(args),
         Command::Load(args) => commands::load::run(*args),

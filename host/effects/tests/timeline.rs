@@ -421,7 +421,7 @@ fn what_is_not_in_the_configuration_is_refused_when_scheduled() {
         .schedule(freeze.clone(), at, Some(at + 10))
         .expect("scheduled");
     let text = refused(freeze, Some(at + 5));
-    assert!(text.contains("effect 0 already"), "{text}");
+    assert!(text.contains("effect 0 is in force already"), "{text}");
     // Refusals leave no trace.
     bench.timeline.cancel();
     assert_eq!(bench.names(0), ["scheduled", "failed"]);

@@ -9,10 +9,8 @@ fn main() -> ExitCode {
         Some("__supervise") => blackstart_targets::supervisor::run(None),
         Some("__watchdog") => blackstart_effects::watchdog::run(),
         Some("__balloon") => {
-            let mut rest = std::env::args().skip(2);
-            let dir = PathBuf::from(rest.next().unwrap_or_default());
-            let deadline = rest.next().and_then(|d| d.parse().ok()).unwrap_or(0);
-            blackstart_effects::run_balloon(&dir, deadline)
+            let dir = PathBuf::from(std::env::args().nth(2).unwrap_or_default());
+            blackstart_effects::run_balloon(&dir)
         }
         Some("ticks") => ticks(&std::env::args().nth(2).unwrap_or_default()),
         Some("hold") => hold(),

@@ -18,14 +18,14 @@ use super::resources::oom_kills;
 /// Written at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The helper's process: the group's folder and a monotonic deadline as arguments, an amount of
-/// bytes on standard input.
-pub fn run(dir: &Path, deadline_ns: i64) -> ExitCode {
+/// The helper's process: the group's folder as its argument; on standard input, when it is time, an
+/// amount of bytes and the monotonic instant at which it gives them back.
+pub fn run(dir: &Path) -> ExitCode {
     // SAFETY: no memory is touched.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
-    match blow(dir.to_owned(), deadline_ns) {
+    match blow(dir.to_owned()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("memory helper: {e}");
@@ -34,7 +34,7 @@ pub fn run(dir: &Path, deadline_ns: i64) -> ExitCode {
     }
 }
 
-fn blow(dir: PathBuf, deadline_ns: i64) -> std::io::Result<()> {
+fn blow(dir: PathBuf) -> std::io::Result<()> {
     let version = if dir.join("memory.max").exists() {
         Version::V2
     } else {
@@ -52,7 +52,10 @@ fn blow(dir: PathBuf, deadline_ns: i64) -> std::io::Result<()> {
     std::io::stdout().flush()?;
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
-    let Ok(bytes) = line.trim().parse::<u64>() else {
+    let asked = line.trim().split_once(' ');
+    let Some((Ok(bytes), Ok(deadline_ns))) =
+        asked.map(|(bytes, until)| (bytes.parse::<u64>(), until.parse::<i64>()))
+    else {
         return Ok(());
     };
     let kills = oom_kills(&group);

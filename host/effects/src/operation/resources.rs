@@ -298,6 +298,8 @@ impl Task for Limited {
 /// [`super::balloon`].
 struct Balloon {
     child: Child,
+    /// How long it keeps what it takes, should nobody end it before.
+    duration_ns: i64,
 }
 
 impl Balloon {
@@ -308,7 +310,6 @@ impl Balloon {
         let mut child = exec
             .command()
             .arg(&group.dir)
-            .arg(monotonic_ns().saturating_add(duration_ns).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -319,7 +320,7 @@ impl Balloon {
         if let Some(out) = child.stdout.take() {
             let _ = BufReader::new(out).read_line(&mut said);
         }
-        let this = Self { child };
+        let this = Self { child, duration_ns };
         if said.trim() == "ready" {
             Ok(this)
         } else {
@@ -333,7 +334,8 @@ impl Balloon {
     fn blow(&mut self, bytes: u64) -> Result<(), String> {
         use std::io::Write;
         let pipe = self.child.stdin.as_mut().ok_or("memory helper: no pipe")?;
-        writeln!(pipe, "{bytes}").map_err(|e| format!("memory helper: {e}"))
+        let until = monotonic_ns().saturating_add(self.duration_ns);
+        writeln!(pipe, "{bytes} {until}").map_err(|e| format!("memory helper: {e}"))
     }
 }
 

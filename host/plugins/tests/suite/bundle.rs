@@ -7,8 +7,8 @@ use std::sync::Arc;
 use blackstart_plugins::text::escape;
 use blackstart_plugins::{
     ArmContext, Artifact, Boundary, EffectAction, Engine, FaultPlugin, GatePlugin, Grants,
-    GuestError, MatcherPlugin, PluginError, Registry, Signal, Verdict, World, bundled,
-    check_config, decode_line,
+    GuestError, MatcherPlugin, PluginError, REPLICA_GRANTS, Registry, Signal, Verdict, World,
+    bundled, check_config, decode_line,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +47,10 @@ fn every_bundled_plugin_loads_and_agrees_with_its_stamp() {
             let info = match artifact.world() {
                 World::FaultVariant => {
                     let host = Arc::new(Recorder::default());
-                    let plugin = FaultPlugin::instantiate(&engine, artifact, &wide(), host);
+                    let all = REPLICA_GRANTS.into_iter().fold(wide(), |grants, which| {
+                        grants.with(which, vec!["*".into()]).unwrap()
+                    });
+                    let plugin = FaultPlugin::instantiate(&engine, artifact, &all, host);
                     plugin.unwrap().describe().plugin.clone()
                 }
                 World::LogMatcher => {

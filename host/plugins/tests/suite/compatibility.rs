@@ -39,7 +39,7 @@ fn an_import_that_only_a_later_release_has_is_laid_to_the_release() {
     let stamp = r#"{"name":"a","version":"1.0.0","api":"0.1.4","world":"fault-variant"}"#;
     let mut bytes = wat::parse_str(
         r#"(component
-            (import "blackstart:plugin/effect-network@0.1.4" (instance))
+            (import "blackstart:plugin/effect-kubernetes@0.1.4" (instance))
             (instance $i)
             (export "blackstart:plugin/fault@0.1.4" (instance $i)))"#,
     )

@@ -139,7 +139,7 @@ fn imports_that_no_host_has_or_that_the_world_never_gets() {
     let stamp = stamp("a", "0.1.0", "fault-variant");
     for (import, expected) in [
         ("wasi:cli/environment@0.2.0", "unknown"),
-        ("blackstart:plugin/effect-network@0.1.0", "unknown"),
+        ("blackstart:plugin/effect-kubernetes@0.1.0", "unknown"),
         ("blackstart:plugin/log@0.2.0", "unknown"),
         ("blackstart:plugin/evidence@0.1.0", "not in world"),
     ] {
