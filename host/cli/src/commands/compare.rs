@@ -99,8 +99,8 @@ pub fn run(args: CompareArgs) -> Outcome {
     }
     if let Some(path) = &args.html {
         let page = blackstart_report::render_comparison(&comparison).map_err(Failure::internal)?;
-        // A link to a device or a pipe (`/dev/stdout`) would be replaced as well.
-        if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        // A link (`/dev/stdout` is one) would be replaced as well.
+        if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(Failure::message(
                 Exit::Configuration,
                 format!(
