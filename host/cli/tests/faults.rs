@@ -468,7 +468,8 @@ fn a_killed_instrument_leaves_no_rule() {
         instrument.expect_nothing_left(common::GONE_WITHIN);
         in_results(&instrument);
     }
-    assert!(in_force > 0 || times < 3, "no kill met the rules in force");
+    // A few kills may all come before a slow start is over; many cannot.
+    assert!(in_force > 0 || times < 10, "no kill met the rules in force");
     let _ = writeln!(
         std::io::stderr(),
         "{test}: {times} kills, {in_force} while rules were in force, none left"
