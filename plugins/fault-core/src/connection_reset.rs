@@ -37,8 +37,8 @@ impl PluginConfig for Config {
 impl OneEffect for Config {
     const ABOUT: &'static About = &About {
         name: "connection-reset",
-        summary: "Answers every TCP packet of each victim with a reset for a while.",
-        mechanism: "A packet rule that rejects with a TCP reset, both ways, in the network \
+        summary: "Answers every TCP packet to each victim with a reset for a while.",
+        mechanism: "A packet rule that answers what arrives with a TCP reset, in the network \
                     namespace of the victim; loopback is left alone, and where the victim shares \
                     the instrument's namespace only the port of its `base_url` is touched.",
         client_sees: "Open streams end with `reset` at their next packet; new connections are \

@@ -367,17 +367,25 @@ impl Task for Fed {
     }
 }
 
+/// What is seen of an effect whose network namespace the kernel has removed.
+const GONE: &str = "gone with its network namespace";
+
+/// The namespace in which something is to be removed, if a process still lives in it.
+fn still_there(namespace: u64, pid: u32) -> Result<Option<NetNs>, String> {
+    match NetNs::by_inode(namespace, pid) {
+        Ok(ns) => Ok(Some(ns)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
 /// Removes a table of ours.
 pub(crate) fn remove_table(namespace: u64, pid: u32, table: &str) -> Result<String, String> {
     if !table.starts_with(TABLE_PREFIX) {
         return Err(format!("`{table}` is not a table of ours"));
     }
-    let ns = match NetNs::by_inode(namespace, pid) {
-        Ok(ns) => ns,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Ok("gone with its network namespace".to_owned());
-        }
-        Err(e) => return Err(e.to_string()),
+    let Some(ns) = still_there(namespace, pid)? else {
+        return Ok(GONE.to_owned());
     };
     // `add` first: removing what is not there is not an error then.
     ns.run(
@@ -402,12 +410,8 @@ pub(crate) fn remove_queues(
     devices: &[String],
     kind: &str,
 ) -> Result<String, String> {
-    let ns = match NetNs::by_inode(namespace, pid) {
-        Ok(ns) => ns,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Ok("gone with its network namespace".to_owned());
-        }
-        Err(e) => return Err(e.to_string()),
+    let Some(ns) = still_there(namespace, pid)? else {
+        return Ok(GONE.to_owned());
     };
     for device in devices {
         // Another's queue in its place is left alone.

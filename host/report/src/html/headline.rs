@@ -186,10 +186,7 @@ fn sentences(report: &CampaignReport) -> String {
         );
     }
     let who = who(report);
-    let open = counted(report).all(|r| {
-        r.analysis.ttr_censored_at_s.is_none()
-            || r.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed
-    });
+    let open = counted(report).all(|r| r.analysis.ttr_censored_at_s.is_none() || is_unconfirmed(r));
     let not_back = if open {
         "goodput was not confirmed to be back"
     } else {
@@ -360,10 +357,14 @@ fn lost(report: &CampaignReport) -> Option<String> {
     }
 }
 
+/// Whether service seemed back when the load of a run ended.
+fn is_unconfirmed(run: &RunPart) -> bool {
+    run.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed
+}
+
 /// Service that seemed back when the load ended: neither a recovery nor the lack of one.
 fn unconfirmed(report: &CampaignReport) -> Option<String> {
-    let seemed = |r: &&RunPart| r.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed;
-    let n = counted(report).filter(seemed).count();
+    let n = counted(report).filter(|r| is_unconfirmed(r)).count();
     (n > 0).then(|| {
         format!(
             "In {n} of {} service seemed back then, but the load ended before that could be confirmed.",
@@ -584,9 +585,7 @@ fn card_of(
     if !e.censored.is_empty() {
         let value = e.km_median.map_or_else(|| "not reached".to_owned(), show);
         let open = match name {
-            "ttr_pre_fault_s" => counted(report)
-                .filter(|r| r.analysis.recovery.pre_fault.status == RecoveryStatus::Unconfirmed)
-                .count(),
+            "ttr_pre_fault_s" => counted(report).filter(|r| is_unconfirmed(r)).count(),
             _ => 0,
         };
         let never = e.censored.len().saturating_sub(open);
